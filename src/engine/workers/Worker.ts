@@ -1,0 +1,55 @@
+import type { BlockId, MemoryTag, StepResult, WorkUnitBatch } from '../model/work.ts';
+import type { SharedPoolDescriptor } from '../../streams/shared_pool.ts';
+
+/**
+ * The narrow worker API: what the engine knows of whatever computes. Implementations: an ONNX Runtime thread (`OnnxWorker`),
+ * a simulated one on a virtual clock (`SimulatedWorker`, tests and `segue simulate`).
+ * A worker knows nothing of sessions' meaning, products or protocols.
+ */
+export interface Worker {
+  readonly id: string;
+  /** Loads and verifies one model directory; resolves with what the engine plans with. Throws a SpecError naming file and key. */
+  loadModel(modelDir: string): Promise<LoadedModel>;
+  /** Binds a session's output pools under its id; idempotent. */
+  attach(sessionId: string, pools: { readonly video: SharedPoolDescriptor; readonly audio: SharedPoolDescriptor }): void;
+  /** Forgets pools and blocks of a session; late results for it are dropped. */
+  detach(sessionId: string): void;
+  /**
+   * Runs one batch; one result per unit, in order. Never rejects for a unit's failure: that is a StepFailure.
+   * At most `maxInFlight` batches at once; more is a programming error and throws.
+   */
+  executeWork(batch: WorkUnitBatch): Promise<readonly StepResult[]>;
+  /** Frees blocks. Unknown ids are ignored. */
+  release(blocks: readonly BlockId[]): void;
+  /** Bytes of the named blocks, copied; for checks and tests, never on the hot path. */
+  read(blocks: readonly BlockId[]): Promise<readonly Float32Array[]>;
+  sleep(tags: readonly MemoryTag[]): Promise<void>;
+  wake(tags: readonly MemoryTag[]): Promise<void>;
+  health(): WorkerHealth;
+  /** Lets the running batch end, then stops. Idempotent. A thread is never terminated while it computes: that aborts the process. */
+  close(): Promise<void>;
+}
+
+export interface LoadedModel {
+  readonly modelId: string;
+  readonly weightsVersion: string;
+  /** Machine and runtime that results are bit-equal on. */
+  readonly fingerprint: string;
+  /** Measured at load: milliseconds of one unit, by `shapeKey` and batch size. */
+  readonly cost: readonly CostEntry[];
+}
+
+export interface CostEntry {
+  readonly component: string;
+  readonly shapeKey: string;
+  readonly batch: number;
+  readonly p50Ms: number;
+  readonly p95Ms: number;
+}
+
+export interface WorkerHealth {
+  readonly state: 'loading' | 'ready' | 'unresponsive' | 'closed';
+  /** Monotonic ms of the last sign of life. */
+  readonly lastSeenMs: number;
+  readonly inFlight: number;
+}

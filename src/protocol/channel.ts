@@ -1,0 +1,156 @@
+/**
+ * Messages of the data channels (and, framed as `{channel, …}`, of the WebSocket): what the browser and the server say to each other.
+ * Times named `…90k` are media time; `rtp…` are RTP timestamps as the browser reports them.
+ */
+import { Type, type Static } from 'typebox';
+import { ErrorBody } from './errors.ts';
+
+export const PROTOCOL_VERSION = 1;
+
+const Id = Type.String({ minLength: 1, maxLength: 64, pattern: '^[A-Za-z0-9_.:-]+$' });
+const Rtp = Type.Integer({ minimum: 0, maximum: 0xffffffff });
+
+/** The driver's last presented picture and sound, as it froze them. */
+const Held = {
+  heldVideoRtp: Type.Optional(Rtp),
+  heldAudioRtp: Type.Optional(Rtp),
+};
+
+// ---------------------------------------------------------------- client → server, `control`
+
+export const Hello = Type.Object({ type: Type.Literal('hello'), id: Id, protocol: Type.Integer(), client: Type.Optional(Type.String({ maxLength: 128 })) }, { additionalProperties: false });
+
+export const InterruptRequest = Type.Object({ type: Type.Literal('interrupt'), id: Id, ...Held }, { additionalProperties: false });
+
+export const RedirectRequest = Type.Object(
+  { type: Type.Literal('redirect'), id: Id, prompt: Type.String({ minLength: 1, maxLength: 1000 }), seamless: Type.Optional(Type.Boolean()), ...Held },
+  { additionalProperties: false },
+);
+
+export const PauseRequest = Type.Object({ type: Type.Literal('pause'), id: Id }, { additionalProperties: false });
+export const ResumeRequest = Type.Object({ type: Type.Literal('resume'), id: Id }, { additionalProperties: false });
+/** Round trip on the channel; answered `accepted`. */
+export const PingRequest = Type.Object({ type: Type.Literal('ping'), id: Id }, { additionalProperties: false });
+
+export const SessionRequest = Type.Union([InterruptRequest, RedirectRequest, PauseRequest, ResumeRequest]);
+export type SessionRequest = Static<typeof SessionRequest>;
+
+export const ControlMessage = Type.Union([Hello, InterruptRequest, RedirectRequest, PauseRequest, ResumeRequest, PingRequest]);
+export type ControlMessage = Static<typeof ControlMessage>;
+
+/** Requests that raise the epoch where they arrive. A `redirect` with `seamless` doesn't. */
+export function fences(message: { readonly type: string; readonly seamless?: boolean | undefined }): boolean {
+  return message.type === 'interrupt' || (message.type === 'redirect' && message.seamless !== true);
+}
+
+// ---------------------------------------------------------------- client → server, `input` (unordered, no retransmit)
+
+/** Full held state, every 50 ms and on change. Neutral after {@link INPUT_SILENCE_MS} of silence. */
+export const ActionInput = Type.Object(
+  {
+    type: Type.Literal('action'),
+    sequence: Type.Integer({ minimum: 0, maximum: 0x7fffffff }),
+    steer: Type.Integer({ minimum: -1, maximum: 1 }),
+    speed: Type.Integer({ minimum: 0, maximum: 3 }),
+    leftPresses: Type.Integer({ minimum: 0, maximum: 0x7fffffff }),
+    rightPresses: Type.Integer({ minimum: 0, maximum: 0x7fffffff }),
+  },
+  { additionalProperties: false },
+);
+export type ActionInput = Static<typeof ActionInput>;
+export const INPUT_INTERVAL_MS = 50;
+export const INPUT_SILENCE_MS = 250;
+
+/** What was painted and played last; every 100 ms while media flows. */
+export const PositionInput = Type.Object({ type: Type.Literal('position'), videoRtp: Type.Optional(Rtp), audioRtp: Type.Optional(Rtp) }, { additionalProperties: false });
+export type PositionInput = Static<typeof PositionInput>;
+
+/** Fencing requests are repeated here, so that a lost packet doesn't cost a retransmission time-out. */
+export const InputMessage = Type.Union([ActionInput, PositionInput, InterruptRequest, RedirectRequest]);
+export type InputMessage = Static<typeof InputMessage>;
+
+// ---------------------------------------------------------------- server → client, `control`
+
+export const Ready = Type.Object({
+  type: Type.Literal('ready'),
+  re: Id,
+  protocol: Type.Literal(PROTOCOL_VERSION),
+  session: Type.String(),
+  epoch: Type.Integer(),
+  model: Type.String(),
+  format: Type.Object({ width: Type.Integer(), height: Type.Integer(), framesPerSecond: Type.Number(), audioSampleRate: Type.Integer() }),
+  framesPerChunk: Type.Integer(),
+  vocabulary: Type.Array(Type.String()),
+});
+
+export const Accepted = Type.Object({
+  type: Type.Literal('accepted'),
+  re: Id,
+  epoch: Type.Integer(),
+  conditioningVersion: Type.Integer(),
+  /** The position held or rewound to, where the request fences. */
+  held90k: Type.Optional(Type.Integer()),
+});
+
+export const Applied = Type.Object({
+  type: Type.Literal('applied'),
+  re: Id,
+  how: Type.Enum(['interrupted', 'restart', 'steer', 'continue', 'paused', 'resumed']),
+  epoch: Type.Integer(),
+  conditioningVersion: Type.Integer(),
+  chunk: Type.Integer(),
+  step: Type.Integer(),
+  media90k: Type.Integer(),
+  predictedMs: Type.Union([Type.Number(), Type.Null()]),
+  elapsedMs: Type.Number(),
+  warnings: Type.Array(Type.String()),
+});
+
+export const Superseded = Type.Object({ type: Type.Literal('superseded'), re: Id, by: Id });
+export const RequestError = Type.Object({ type: Type.Literal('error'), re: Type.Optional(Id), error: ErrorBody });
+/** The server drains: streams end within `deadlineMs`. */
+export const Goaway = Type.Object({ type: Type.Literal('goaway'), deadlineMs: Type.Integer(), reason: Type.String() });
+export const Closed = Type.Object({ type: Type.Literal('closed'), reason: Type.String() });
+export const IdleWarning = Type.Object({ type: Type.Literal('idle'), closesInMs: Type.Integer() });
+
+export const ServerControlMessage = Type.Union([Ready, Accepted, Applied, Superseded, RequestError, Goaway, Closed, IdleWarning]);
+export type ServerControlMessage = Static<typeof ServerControlMessage>;
+
+// ---------------------------------------------------------------- server → client, `state`
+
+/**
+ * Sent by the media thread just before a frame whose epoch, conditioning version or action sequence differs from the frame before it,
+ * and for every 12th frame besides. The client paints nothing between a fence and the first `rtp` of the new epoch.
+ */
+export const FrameNotice = Type.Object({
+  type: Type.Literal('frame'),
+  rtp: Rtp,
+  audioRtp: Rtp,
+  epoch: Type.Integer(),
+  conditioningVersion: Type.Integer(),
+  actionSequence: Type.Integer(),
+  chunk: Type.Integer(),
+  frameInChunk: Type.Integer(),
+  step: Type.Integer(),
+  media90k: Type.Integer(),
+  origin: Type.Enum(['seed', 'generated']),
+});
+export type FrameNotice = Static<typeof FrameNotice>;
+
+export const TextDelta = Type.Object({ type: Type.Enum(['text.delta', 'text.complete']), stream: Type.Enum(['plan', 'narration']), text: Type.String(), re: Type.Optional(Id) });
+export type TextDelta = Static<typeof TextDelta>;
+
+export const StateUpdate = Type.Object({
+  type: Type.Literal('session.updated'),
+  state: Type.String(),
+  epoch: Type.Integer(),
+  conditioningVersion: Type.Integer(),
+  sent90k: Type.Integer(),
+  presented90k: Type.Integer(),
+  committed90k: Type.Integer(),
+  prompt: Type.Union([Type.String(), Type.Null()]),
+});
+export type StateUpdate = Static<typeof StateUpdate>;
+
+export const ServerStateMessage = Type.Union([FrameNotice, TextDelta, StateUpdate]);
+export type ServerStateMessage = Static<typeof ServerStateMessage>;

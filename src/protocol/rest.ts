@@ -1,0 +1,56 @@
+/** Bodies of the REST calls. */
+import { Type, type Static } from 'typebox';
+
+export const SESSION_STATES = ['created', 'waiting', 'connecting', 'active', 'paused', 'orphaned', 'closing', 'closed', 'failed'] as const;
+export type SessionStateName = (typeof SESSION_STATES)[number];
+
+export const CreateSession = Type.Object(
+  {
+    model: Type.Optional(Type.String({ maxLength: 64 })),
+    program: Type.Optional(Type.String({ maxLength: 64 })),
+    prompt: Type.Optional(Type.String({ minLength: 1, maxLength: 1000 })),
+    seed: Type.Optional(Type.Integer({ minimum: 0, maximum: 0x7fffffff })),
+    limits: Type.Optional(
+      Type.Object({ idleMs: Type.Optional(Type.Integer({ minimum: 1000 })), orphanMs: Type.Optional(Type.Integer({ minimum: 0 })) }, { additionalProperties: false }),
+    ),
+    /** Test mode only: stamps epoch and frame number into picture and sound before they are encoded. */
+    stamp: Type.Optional(Type.Boolean()),
+  },
+  { additionalProperties: false, $id: 'CreateSession' },
+);
+export type CreateSession = Static<typeof CreateSession>;
+
+export const SessionView = Type.Object(
+  {
+    id: Type.String(),
+    state: Type.Enum([...SESSION_STATES]),
+    model: Type.String(),
+    program: Type.String(),
+    seed: Type.Integer(),
+    createdAt: Type.String(),
+    epoch: Type.Integer(),
+    conditioningVersion: Type.Integer(),
+    sent90k: Type.Integer(),
+    presented90k: Type.Integer(),
+    committed90k: Type.Integer(),
+    prompt: Type.Union([Type.String(), Type.Null()]),
+    connections: Type.Integer(),
+    reason: Type.Optional(Type.String()),
+  },
+  { $id: 'Session' },
+);
+export type SessionView = Static<typeof SessionView>;
+
+export const CreatedSession = Type.Object(
+  { id: Type.String(), state: Type.Enum([...SESSION_STATES]), clientToken: Type.String(), expiresAt: Type.String(), estimate: Type.Object({ costPerSecond: Type.Number(), position: Type.Optional(Type.Integer()) }) },
+  { $id: 'CreatedSession' },
+);
+export type CreatedSession = Static<typeof CreatedSession>;
+
+export const SessionDescription = Type.Object({ type: Type.Enum(['offer', 'answer']), sdp: Type.String({ minLength: 1, maxLength: 64_000 }) }, { additionalProperties: false });
+export const ConnectionAnswer = Type.Object({ id: Type.String(), type: Type.Literal('answer'), sdp: Type.String() });
+export const TrickleCandidate = Type.Object(
+  { candidate: Type.Union([Type.Null(), Type.Object({ candidate: Type.String({ maxLength: 1024 }), sdpMid: Type.Union([Type.String(), Type.Null()]), sdpMLineIndex: Type.Union([Type.Integer(), Type.Null()]) })]) },
+  { additionalProperties: false },
+);
+export const IceServers = Type.Object({ iceServers: Type.Array(Type.Object({ urls: Type.Array(Type.String()), username: Type.Optional(Type.String()), credential: Type.Optional(Type.String()) })) });

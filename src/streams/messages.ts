@@ -1,0 +1,219 @@
+/**
+ * Everything that crosses threads, as one closed union per direction. Plain data only: bulk bytes travel in shared pools
+ * and are named by slot. Three parties: control (main thread), engine, media. Executors speak `engine/workers/executor_messages.ts`.
+ */
+import type { MediaEvent } from './media_events.ts';
+import type { MediaFormat, MediaTime90k } from './media_time.ts';
+import type { SharedPoolDescriptor } from './shared_pool.ts';
+import type { ErrorBody } from '../protocol/errors.ts';
+
+/** How a request came to take effect. */
+export type AppliedHow = 'interrupted' | 'restart' | 'steer' | 'continue' | 'paused' | 'resumed';
+
+export interface SessionChannels {
+  readonly words: SharedArrayBuffer;
+  readonly video: SharedPoolDescriptor;
+  readonly audio: SharedPoolDescriptor;
+}
+
+// ---------------------------------------------------------------- control ⇄ engine
+
+export type ControlToEngine =
+  | {
+      readonly type: 'session.open';
+      readonly sessionId: string;
+      readonly model: string;
+      readonly program: string;
+      readonly seed: number;
+      /** First prompt; null lets the model choose by seed. */
+      readonly prompt: string | null;
+      readonly channels: SessionChannels;
+      /** Scheduling class of the session: who shares a reserve. */
+      readonly tenant: string;
+    }
+  | EngineRequest
+  | { readonly type: 'session.close'; readonly sessionId: string }
+  /** Answered by `engine.drained` when no unit is in flight and no session is open. */
+  | { readonly type: 'engine.drain' }
+  /** Test mode only: makes the next unit of a session fail, hang or come back late. */
+  | { readonly type: 'fault.inject'; readonly sessionId: string; readonly fault: InjectedFault };
+
+export type InjectedFault = 'kernel_exception' | 'runtime_error' | 'executor_hang';
+
+/** A request after the media thread has fenced it (where it fences) and the control thread has accepted it. */
+export type EngineRequest = {
+  readonly type: 'session.request';
+  readonly sessionId: string;
+  readonly requestId: string;
+  /** The epoch that this request belongs to: raised for it if it fences, else the one in force. */
+  readonly epoch: number;
+  readonly conditioningVersion: number;
+} & (
+  | { readonly request: 'interrupt'; readonly presented90k: MediaTime90k }
+  /** `seamless` does not fence: old frames flow until the new ones are there, and nothing is rewound. */
+  | { readonly request: 'redirect'; readonly prompt: string; readonly seamless: boolean; readonly presented90k: MediaTime90k }
+  | { readonly request: 'pause' }
+  | { readonly request: 'resume' }
+  /** The word was raised but the request it was raised for is void (a duplicate by another way): go on, under the new epoch. */
+  | { readonly request: 'adopt'; readonly presented90k: MediaTime90k }
+);
+
+export type EngineToControl =
+  | { readonly type: 'engine.ready'; readonly card: EngineCard }
+  | { readonly type: 'engine.failed'; readonly error: ErrorBody }
+  | { readonly type: 'engine.drained' }
+  | { readonly type: 'session.opened'; readonly sessionId: string; readonly format: MediaFormat }
+  | { readonly type: 'session.refused'; readonly sessionId: string; readonly error: ErrorBody }
+  | {
+      readonly type: 'request.applied';
+      readonly sessionId: string;
+      readonly requestId: string;
+      readonly how: AppliedHow;
+      readonly epoch: number;
+      readonly conditioningVersion: number;
+      /** First chunk, step and media time that show it. */
+      readonly chunk: number;
+      readonly step: number;
+      readonly media90k: MediaTime90k;
+      /** From the request's arrival at the engine to its first changed frame handed to media: as predicted, and as it was. */
+      readonly predictedMs: number | null;
+      readonly elapsedMs: number;
+      /** Words of the prompt that the model doesn't know. */
+      readonly warnings: readonly string[];
+    }
+  | { readonly type: 'request.superseded'; readonly sessionId: string; readonly requestId: string; readonly by: string }
+  | { readonly type: 'request.failed'; readonly sessionId: string; readonly requestId: string; readonly error: ErrorBody }
+  | {
+      readonly type: 'text';
+      readonly sessionId: string;
+      readonly requestId: string | null;
+      readonly stream: 'plan' | 'narration';
+      readonly text: string;
+      readonly complete: boolean;
+      readonly epoch: number;
+    }
+  | { readonly type: 'session.committed'; readonly sessionId: string; readonly epoch: number; readonly media90k: MediaTime90k; readonly chunk: number }
+  /** A unit failed; `fatal` says whether the session goes on from committed state. */
+  | { readonly type: 'session.fault'; readonly sessionId: string; readonly error: ErrorBody; readonly fatal: boolean }
+  | { readonly type: 'session.closed'; readonly sessionId: string }
+  | { readonly type: 'trace'; readonly events: readonly TraceEvent[] }
+  | { readonly type: 'engine.stats'; readonly stats: EngineStats };
+
+export interface EngineCard {
+  readonly modelId: string;
+  readonly weightsVersion: string;
+  readonly fingerprint: string;
+  readonly format: MediaFormat;
+  readonly framesPerChunk: number;
+  /** Sessions that admission will take with the measured costs. */
+  readonly maxSessions: number;
+  readonly deviceSecondsPerSecond: number;
+  readonly cost: readonly { readonly shapeKey: string; readonly component: string; readonly batch: number; readonly p50Ms: number; readonly p95Ms: number }[];
+  readonly vocabulary: readonly string[];
+}
+
+export interface EngineStats {
+  readonly sessions: number;
+  readonly unitsExecuted: number;
+  readonly unitsDiscarded: number;
+  readonly unitsFailed: number;
+  readonly deadlinesMissed: number;
+  readonly deviceBusyMs: number;
+  readonly blocksLive: number;
+  readonly blockBytes: number;
+}
+
+/** One event of the trace; categories and ids as the architecture names them. Times: monotonic ms. */
+export interface TraceEvent {
+  readonly type: 'trace.step' | 'trace.cache' | 'trace.transfer' | 'trace.scheduler';
+  readonly name: string;
+  readonly atMs: number;
+  readonly durationMs?: number;
+  readonly sessionId?: string;
+  readonly requestId?: string;
+  readonly programId?: string;
+  readonly loopId?: string;
+  readonly modelId?: string;
+  readonly workerId?: string;
+  readonly traceId?: string;
+  readonly epoch?: number;
+  readonly chunk?: number;
+  readonly step?: number;
+  readonly args?: Readonly<Record<string, string | number | boolean>>;
+}
+
+// ---------------------------------------------------------------- engine ⇄ media (direct port)
+
+export type EngineToMedia = MediaEvent;
+
+export type MediaToEngine =
+  /** What the driver is known to have seen; monotone within an epoch, already clamped. */
+  | { readonly type: 'media.presented'; readonly sessionId: string; readonly epoch: number; readonly media90k: MediaTime90k }
+  /** The presentation anchor moved (first frame, underrun, release): deadlines must be read anew. */
+  | { readonly type: 'media.anchored'; readonly sessionId: string };
+
+// ---------------------------------------------------------------- control ⇄ media
+
+export type ChannelLabel = 'control' | 'input' | 'state';
+
+export type ControlToMedia =
+  | { readonly type: 'session.open'; readonly sessionId: string; readonly channels: SessionChannels; readonly format: MediaFormat; readonly stamp: boolean }
+  | { readonly type: 'session.close'; readonly sessionId: string; readonly reason: string }
+  | { readonly type: 'connection.offer'; readonly sessionId: string; readonly connectionId: string; readonly sdp: string }
+  | { readonly type: 'connection.candidate'; readonly sessionId: string; readonly connectionId: string; readonly candidate: IceCandidate | null }
+  /** A connection whose encoded media and messages go back to the control thread (WebSocket). */
+  | { readonly type: 'connection.relay'; readonly sessionId: string; readonly connectionId: string }
+  | { readonly type: 'connection.close'; readonly sessionId: string; readonly connectionId: string }
+  | { readonly type: 'channel.send'; readonly sessionId: string; readonly connectionId: string; readonly channel: ChannelLabel; readonly text: string }
+  /** A message that came in by WebSocket or REST: handled exactly as if it had come over a data channel. */
+  | { readonly type: 'channel.inject'; readonly sessionId: string; readonly connectionId: string | null; readonly channel: ChannelLabel; readonly text: string }
+  | { readonly type: 'media.drain' };
+
+export interface IceCandidate {
+  readonly candidate: string;
+  readonly sdpMid: string | null;
+  readonly sdpMLineIndex: number | null;
+}
+
+export type MediaToControl =
+  | { readonly type: 'media.ready' }
+  | { readonly type: 'media.drained' }
+  | { readonly type: 'connection.answer'; readonly sessionId: string; readonly connectionId: string; readonly sdp: string }
+  | { readonly type: 'connection.failed'; readonly sessionId: string; readonly connectionId: string; readonly error: ErrorBody }
+  | { readonly type: 'connection.state'; readonly sessionId: string; readonly connectionId: string; readonly state: 'connecting' | 'connected' | 'disconnected' | 'closed' }
+  | {
+      readonly type: 'channel.message';
+      readonly sessionId: string;
+      readonly connectionId: string | null;
+      readonly channel: ChannelLabel;
+      readonly text: string;
+      /** Set where the media thread fenced for this message; the same id fences once. */
+      readonly fencedEpoch: number | null;
+      /** Set with `fencedEpoch`: what the driver had seen, and by whose word. */
+      readonly held: HeldPosition | null;
+    }
+  | { readonly type: 'media.position'; readonly sessionId: string; readonly epoch: number; readonly sent90k: MediaTime90k; readonly presented90k: MediaTime90k }
+  /** First frame of an epoch left the server. */
+  | { readonly type: 'media.flowing'; readonly sessionId: string; readonly epoch: number; readonly media90k: MediaTime90k }
+  | { readonly type: 'relay.text'; readonly sessionId: string; readonly connectionId: string; readonly channel: ChannelLabel; readonly text: string }
+  | { readonly type: 'relay.media'; readonly sessionId: string; readonly connectionId: string; readonly kind: 'video' | 'audio'; readonly epoch: number; readonly rtp: number; readonly key: boolean; readonly bytes: Uint8Array }
+  | { readonly type: 'media.stats'; readonly stats: MediaStats };
+
+export interface HeldPosition {
+  readonly media90k: MediaTime90k;
+  readonly source: 'client' | 'estimate';
+}
+
+export interface MediaStats {
+  readonly sessions: number;
+  readonly connections: number;
+  readonly framesSent: number;
+  readonly framesRepeated: number;
+  readonly framesFenced: number;
+  /** Packets first sent after a fence with an older epoch: the product's promise is that this stays 0. */
+  readonly stalePackets: number;
+  readonly packetsSent: number;
+  readonly bytesSent: number;
+  readonly keyFrames: number;
+  readonly encodeMsTotal: number;
+}
