@@ -1,0 +1,50 @@
+# Segue. `make start` serves the demo; `make test` runs all that CI runs. Everything else is a part of these or a measurement.
+SHELL := bash
+export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
+TEST := node --test --test-force-exit --test-reporter=spec
+UNIT := $(shell find test -name '*.test.ts' -not -path 'test/e2e/*' -not -path 'test/interruption/*' -not -path 'test/faults/*' -not -path 'test/media/webrtc*' 2>/dev/null)
+
+.PHONY: start setup setup-test test lint test-unit test-e2e test-interruption test-faults soak bench docs-api \
+	bench-interrupt bench-redirect bench-action bench-overhead bench-start
+
+start: setup
+	@exec node src/api/main.ts
+
+setup:
+	@bash scripts/setup.sh serve
+
+setup-test:
+	@bash scripts/setup.sh test
+
+test: setup-test
+	@bash scripts/test.sh
+
+lint: setup
+	tsc --noEmit
+	tsc --noEmit -p web-client
+	eslint .
+
+test-unit: setup
+	$(TEST) $(UNIT)
+
+test-interruption: setup-test
+	$(TEST) --test-concurrency=1 $$(find test/interruption -name '*.test.ts')
+
+test-e2e: setup-test
+	$(TEST) --test-concurrency=1 test/media/webrtc.test.ts $$(find test/e2e -name '*.test.ts')
+
+test-faults: setup-test
+	$(TEST) --test-concurrency=1 $$(find test/faults -name '*.test.ts')
+
+# Long runs that a virtual clock stands in for in CI.
+soak: setup-test
+	SEGUE_SOAK=1000 $(TEST) --test-concurrency=1 $$(find test/interruption -name '*.test.ts')
+
+bench: setup-test
+	node bench/run.ts
+
+bench-interrupt bench-redirect bench-action bench-overhead bench-start: bench-%: setup-test
+	node bench/$*.ts
+
+docs-api: setup
+	typedoc --options typedoc.json
