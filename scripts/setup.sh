@@ -42,7 +42,8 @@ if [ "$lock" != "$(cat node_modules/.segue-lock 2>/dev/null)" ] || ! node_module
   say 'installing npm packages'
   npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
   (cd node_modules/node && node installArchSpecificPackage.js >/dev/null)
-  node_modules/node/bin/node -v >/dev/null || fail 'the pinned Node did not install for this platform'
+  [ -x node_modules/node/bin/node ] || fail 'the pinned Node did not install for this platform'
+  ln -sf ../node/bin/node node_modules/.bin/node # npm links no program that a package's script has yet to make
   printf '%s' "$lock" >node_modules/.segue-lock
 fi
 export PATH="$PWD/node_modules/.bin:$PATH"
