@@ -1,0 +1,94 @@
+"""Words of the text side: attribute phrases, prompt and edit templates, and the closed vocabulary built from them.
+
+The order of every list is part of the trained model: ids follow the sorted set of words.
+"""
+
+from __future__ import annotations
+
+from .geometry import PROMPT_WORDS
+
+PAD, BOS, EOS, SEP = 0, 1, 2, 3
+SPECIAL_WORDS = ("<pad>", "<bos>", "<eos>", "<sep>")
+
+ATTRIBUTES = ("place", "time", "weather")
+
+# Per attribute, per value: the canonical phrase first, then its synonyms.
+PHRASES: dict[str, list[list[str]]] = {
+    "place": [
+        ["forest", "woods", "pine forest"],
+        ["desert", "dunes", "cactus desert"],
+        ["city", "downtown", "urban street"],
+        ["coast", "beach", "seaside road"],
+        ["snowy mountains", "alps", "winter mountains"],
+    ],
+    "time": [
+        ["dawn", "sunrise", "early morning"],
+        ["day", "noon", "daylight"],
+        ["dusk", "sunset", "evening"],
+        ["night", "midnight", "dark night"],
+    ],
+    "weather": [
+        ["clear sky", "clear", "sunny"],
+        ["rain", "raining", "storm"],
+        ["fog", "mist", "foggy"],
+        ["snowfall", "snowing", "blizzard"],
+    ],
+}
+
+PROMPT_TEMPLATES = (
+    "drive through the {place} at {time} with {weather}",
+    "{weather} {time} {place}",
+    "{time} in the {place} , {weather}",
+    "{place} {time} {weather}",
+    "show the {place} , {weather} , {time}",
+)
+EDIT_TEMPLATES_ONE = ("make it {a}", "now {a} please", "i want {a}", "switch to {a}", "let there be {a}", "go to {a}")
+EDIT_TEMPLATES_TWO = ("change to {a} and {b}", "{a} with {b} now", "what about {a} , {b}")
+NARRATION_TEMPLATES = (
+    "we roll into the {place} , {time} , {weather}",
+    "{weather} over the {place} at {time}",
+    "heading through the {place} in the {time} with {weather}",
+)
+
+# Words people use that the model never saw, and the vocabulary phrase each stands for.
+ALIASES: dict[str, str] = {
+    "nighttime": "night", "nightfall": "night", "dark": "night", "darkness": "night", "moonlight": "night",
+    "daytime": "day", "morning": "early morning", "sunup": "sunrise", "daybreak": "dawn", "midday": "noon", "afternoon": "day",
+    "twilight": "dusk", "sundown": "sunset", "nightly": "night",
+    "snowy": "snowfall", "snow": "snowfall", "snows": "snowfall", "snowstorm": "blizzard",
+    "mountain": "snowy mountains", "mountains": "snowy mountains", "alpine": "alps", "winter": "winter mountains", "hills": "snowy mountains",
+    "misty": "mist", "haze": "mist", "hazy": "mist", "fogs": "fog",
+    "rainy": "rain", "rains": "rain", "wet": "rain", "drizzle": "rain", "stormy": "storm", "thunderstorm": "storm", "shower": "rain", "showers": "rain",
+    "sun": "sunny", "sunshine": "sunny", "cloudless": "clear", "bright": "sunny", "clearer": "clear",
+    "sand": "dunes", "sandy": "dunes", "dune": "dunes", "sahara": "desert", "cactus": "cactus desert", "cacti": "cactus desert",
+    "ocean": "coast", "sea": "coast", "seaside": "seaside road", "shore": "beach", "seashore": "beach", "beaches": "beach", "coastal": "coast",
+    "town": "city", "cities": "city", "urban": "urban street", "street": "urban street", "streets": "urban street", "metropolis": "city",
+    "tree": "forest", "trees": "forest", "wood": "woods", "forests": "forest", "pine": "pine forest", "pines": "pine forest", "woodland": "woods", "jungle": "forest",
+}
+
+
+def _build_words() -> list[str]:
+    phrases = [phrase for values in PHRASES.values() for synonyms in values for phrase in synonyms]
+    templates = PROMPT_TEMPLATES + EDIT_TEMPLATES_ONE + EDIT_TEMPLATES_TWO + NARRATION_TEMPLATES
+    words = {word for phrase in phrases for word in phrase.split()}
+    words |= {word for template in templates for word in template.split() if "{" not in word}
+    return [*SPECIAL_WORDS, *sorted(words)]
+
+
+WORDS = _build_words()
+WORD_IDS = {word: index for index, word in enumerate(WORDS)}
+
+
+def canonical_phrases(state: tuple[int, int, int]) -> dict[str, str]:
+    """Canonical phrase of each attribute of a state (place, time, weather indices)."""
+    return {name: PHRASES[name][value][0] for name, value in zip(ATTRIBUTES, state)}
+
+
+def canonical_prompt(state: tuple[int, int, int]) -> str:
+    return PROMPT_TEMPLATES[0].format(**canonical_phrases(state))
+
+
+def encode_prompt(prompt: str) -> list[int]:
+    """Ids `[PROMPT_WORDS]`: `<bos>`, words, padding. Longer prompts are cut. Raises KeyError for a word outside the vocabulary."""
+    ids = [BOS, *(WORD_IDS[word] for word in prompt.split()[: PROMPT_WORDS - 1])]
+    return ids + [PAD] * (PROMPT_WORDS - len(ids))
