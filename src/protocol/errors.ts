@@ -41,6 +41,8 @@ export const ErrorBody = Type.Object(
     retryAfterMs: Type.Optional(Type.Integer({ minimum: 0 })),
     /** Place in the admission queue, 1 = next. */
     position: Type.Optional(Type.Integer({ minimum: 1 })),
+    /** Keeps that place: sent with the next try of the same call. */
+    ticket: Type.Optional(Type.String()),
   },
   { $id: 'Error' },
 );
@@ -50,6 +52,7 @@ export interface ErrorDetails {
   readonly param?: string;
   readonly retryAfterMs?: number;
   readonly position?: number;
+  readonly ticket?: string;
   readonly cause?: unknown;
 }
 

@@ -13,6 +13,8 @@ export const CreateSession = Type.Object(
     limits: Type.Optional(
       Type.Object({ idleMs: Type.Optional(Type.Integer({ minimum: 1000 })), orphanMs: Type.Optional(Type.Integer({ minimum: 0 })) }, { additionalProperties: false }),
     ),
+    /** From an earlier `at_capacity` answer: keeps the place in the queue. Expires when it isn't used for 15 s. */
+    ticket: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
     /** Test mode only: stamps epoch and frame number into picture and sound before they are encoded. */
     stamp: Type.Optional(Type.Boolean()),
   },

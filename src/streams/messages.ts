@@ -159,10 +159,13 @@ export type ChannelLabel = 'control' | 'input' | 'state';
 export type ControlToMedia =
   | { readonly type: 'session.open'; readonly sessionId: string; readonly channels: SessionChannels; readonly format: MediaFormat; readonly stamp: boolean }
   | { readonly type: 'session.close'; readonly sessionId: string; readonly reason: string }
-  | { readonly type: 'connection.offer'; readonly sessionId: string; readonly connectionId: string; readonly sdp: string }
+  /** `drives` (default true): whether its requests, actions and positions count. A watcher's are not obeyed, and never fence. */
+  | { readonly type: 'connection.offer'; readonly sessionId: string; readonly connectionId: string; readonly sdp: string; readonly drives?: boolean }
   | { readonly type: 'connection.candidate'; readonly sessionId: string; readonly connectionId: string; readonly candidate: IceCandidate | null }
   /** A connection whose encoded media and messages go back to the control thread (WebSocket). */
-  | { readonly type: 'connection.relay'; readonly sessionId: string; readonly connectionId: string }
+  | { readonly type: 'connection.relay'; readonly sessionId: string; readonly connectionId: string; readonly drives?: boolean }
+  /** The receiver of this connection lost a picture: the next one it gets should be a keyframe (rate-limited). */
+  | { readonly type: 'connection.keyframe'; readonly sessionId: string; readonly connectionId: string }
   | { readonly type: 'connection.close'; readonly sessionId: string; readonly connectionId: string }
   | { readonly type: 'channel.send'; readonly sessionId: string; readonly connectionId: string; readonly channel: ChannelLabel; readonly text: string }
   /** A message that came in by WebSocket or REST: handled exactly as if it had come over a data channel. */
