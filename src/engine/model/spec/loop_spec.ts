@@ -1,0 +1,79 @@
+import { Type, type Static } from 'typebox';
+import { WORK_UNIT_KINDS } from '../work.ts';
+
+export const LOOP_KINDS = ['encoder_chunk', 'ar_decode', 'video_continuation', 'vae_tile_decode', 'audio', 'start_bank'] as const;
+export type LoopKind = (typeof LOOP_KINDS)[number];
+
+/**
+ * Guidance as part of the loop, not a launch flag. `embedded` is the single-branch policy whose guidance rides inside the forward
+ * pass: its combine is the identity. A policy says in which space it combines, because predictions of different
+ * spaces can't be mixed.
+ */
+export const CFGPolicy = Type.Object(
+  {
+    kind: Type.Enum(['embedded', 'two_forward', 'batched']),
+    branches: Type.Array(Type.String(), { minItems: 1, uniqueItems: true }),
+    combine: Type.Enum(['identity', 'guided']),
+    space: Type.Enum(['x0', 'noise', 'velocity', 'logits']),
+  },
+  { additionalProperties: false },
+);
+export type CFGPolicy = Static<typeof CFGPolicy>;
+
+const StepPolicy = Type.Object(
+  {
+    units: Type.Array(Type.Enum([...WORK_UNIT_KINDS]), { minItems: 1 }),
+    /** Most units of one kind joined into a batch. */
+    maxBatch: Type.Integer({ minimum: 1, maximum: 31 }),
+    /** Largest absolute difference between a unit run in a batch and alone; bit-equal in batch-invariant mode. */
+    batchTolerance: Type.Number({ minimum: 0 }),
+  },
+  { additionalProperties: false },
+);
+
+const PreemptionPolicy = Type.Object(
+  { boundary: Type.Enum(['unit']), /** Lowest noise level at which a partly denoised latent may still be steered. */ steerUntil: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })) },
+  { additionalProperties: false },
+);
+
+const CachePolicy = Type.Object(
+  { reads: Type.Array(Type.String()), publishes: Type.Array(Type.String()) },
+  { additionalProperties: false },
+);
+
+/** Numbers of the denoising schedule; each changes what is generated, so each is part of the spec. */
+export const DenoisePolicy = Type.Object(
+  {
+    steps: Type.Integer({ minimum: 1, maximum: 16 }),
+    windowChunks: Type.Integer({ minimum: 1, maximum: 64 }),
+    /** Noise level that context is written at, and that the model therefore sees the previous chunk at. */
+    contextNoise: Type.Number({ exclusiveMinimum: 0, maximum: 1 }),
+    framesPerChunk: Type.Integer({ minimum: 1 }),
+    /** Rotary frequencies along time: `scale · base^(−i / count)`, i = 0 … count − 1. */
+    timeRotary: Type.Object({ count: Type.Integer({ minimum: 1 }), base: Type.Number({ exclusiveMinimum: 1 }), scale: Type.Number({ exclusiveMinimum: 0 }) }, { additionalProperties: false }),
+  },
+  { additionalProperties: false },
+);
+export type DenoisePolicy = Static<typeof DenoisePolicy>;
+
+/** A named behaviour of the model, with stable state and boundaries that the scheduler may use. */
+export const LoopSpec = Type.Object(
+  {
+    kind: Type.Enum([...LOOP_KINDS]),
+    components: Type.Array(Type.String(), { minItems: 1 }),
+    stateSchema: Type.String(),
+    step: StepPolicy,
+    preemption: PreemptionPolicy,
+    cache: CachePolicy,
+    cfg: Type.Union([CFGPolicy, Type.Null()]),
+    graphCapture: Type.Enum(['none', 'static_shape']),
+    parallelPlans: Type.Array(Type.String(), { minItems: 1 }),
+    denoise: Type.Optional(DenoisePolicy),
+    /** State that a loop starts from, by input name: as many numbers as the input has elements. */
+    initial: Type.Optional(Type.Record(Type.String(), Type.Array(Type.Number()))),
+  },
+  { additionalProperties: false },
+);
+export type LoopSpec = Static<typeof LoopSpec>;
+
+export const LoopsFile = Type.Object({ loops: Type.Record(Type.String(), LoopSpec) }, { additionalProperties: false });
