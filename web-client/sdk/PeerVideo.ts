@@ -1,0 +1,39 @@
+import type { Presenter } from './Presenter.ts';
+
+/** Pictures of a peer connection: a `<video>` that is never shown, whose frames go to the presenter with their RTP timestamps. */
+export class PeerVideo {
+  readonly #receiver: RTCRtpReceiver;
+  readonly #element: HTMLVideoElement;
+  readonly #presenter: Presenter;
+  #callback = 0;
+  #closed = false;
+
+  constructor(receiver: RTCRtpReceiver, presenter: Presenter) {
+    this.#receiver = receiver;
+    this.#presenter = presenter;
+    this.#element = document.createElement('video');
+    this.#element.muted = true;
+    this.#element.playsInline = true;
+    this.#element.srcObject = new MediaStream([receiver.track]);
+    this.#element.play().catch(() => undefined);
+    this.#next();
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#element.cancelVideoFrameCallback(this.#callback);
+    this.#element.pause();
+    this.#element.srcObject = null;
+  }
+
+  #next(): void {
+    this.#callback = this.#element.requestVideoFrameCallback((_now, metadata) => {
+      if (this.#closed) return;
+      this.#next();
+      // Firefox tells no rtpTimestamp here; its receiver knows that of the newest frame handed to the track.
+      const rtp = metadata.rtpTimestamp ?? this.#receiver.getSynchronizationSources()[0]?.rtpTimestamp;
+      if (rtp === undefined) return;
+      this.#presenter.offer({ rtp, image: this.#element, width: metadata.width, height: metadata.height, release: () => undefined });
+    });
+  }
+}

@@ -1,0 +1,434 @@
+import { ActionSender } from './ActionSender.ts';
+import type { Speed, Steer } from './ActionState.ts';
+import { ClientError } from './ClientError.ts';
+import { connect, type Connector } from './connect.ts';
+import { fences } from './fences.ts';
+import type { Accepted, Applied, Closed, FrameNotice, Goaway, IdleWarning, Ready, ServerMessage, SessionRequest, StateUpdate, TextDelta } from './messages.ts';
+import { SPOKEN_PROTOCOL } from './messages.ts';
+import { PositionReporter } from './PositionReporter.ts';
+import { Presenter, type PaintedFrame } from './Presenter.ts';
+import { ReconnectPolicy } from './ReconnectPolicy.ts';
+import { RequestBook, type RequestHandle } from './RequestBook.ts';
+import { RequestMeasures, type RequestMeasure } from './RequestMeasures.ts';
+import { Signalling } from './Signalling.ts';
+import { SoundOutput } from './SoundOutput.ts';
+import { StatsSampler, type ClientStats } from './StatsSampler.ts';
+import type { Transport } from './Transport.ts';
+import { TypedEmitter } from './TypedEmitter.ts';
+
+/** Copies of a fencing request on the unreliable channel: a lost packet must not cost a retransmission time-out. */
+const FENCING_COPIES = 3;
+const READY_TIMEOUT_MS = 5_000;
+/** How long the server keeps a session without a connection, unless it was created otherwise. */
+const DEFAULT_GRACE_MS = 60_000;
+
+export interface JoinOptions {
+  /** Where the server is: `https://host/`, with any path prefix. */
+  readonly baseUrl: string;
+  readonly sessionId: string;
+  readonly clientToken: string;
+  /** Painted by the client; its bitmap takes the size of the picture. */
+  readonly canvas: HTMLCanvasElement;
+  /** `false` for a silent client; an AudioContext made in a user gesture where the browser asks for one. Default: one of its own. */
+  readonly audio?: boolean | AudioContext;
+  /** `webrtc` never falls back, `websocket` doesn't try WebRTC. Default `auto`: WebRTC, then WebSocket. */
+  readonly transport?: 'auto' | 'webrtc' | 'websocket';
+  readonly graceMs?: number;
+}
+
+/**
+ * `connecting` → `live` ⇄ `redirecting` (frozen until the first new frame), `held` (interrupted), `paused`; `reconnecting` after a lost
+ * connection; `closed` at the end.
+ */
+export type ClientState = 'connecting' | 'live' | 'redirecting' | 'held' | 'paused' | 'reconnecting' | 'closed';
+
+export type ClientEvents = {
+  /** The second argument says why, where there is a reason to tell. */
+  state: [state: ClientState, reason: string | null];
+  ready: [ready: Ready];
+  /** A frame was painted. */
+  frame: [frame: PaintedFrame];
+  text: [text: TextDelta];
+  accepted: [answer: Accepted];
+  applied: [answer: Applied];
+  /** A measure of a request has become known. */
+  measure: [measure: RequestMeasure];
+  /** What the server says of the session. */
+  session: [update: StateUpdate];
+  /** A request failed (`request` tells which), or the client met trouble that it survives. */
+  error: [error: ClientError, request: SessionRequest | null];
+  goaway: [notice: Goaway];
+  idle: [warning: IdleWarning];
+  stats: [stats: ClientStats];
+  closed: [reason: string, error: ClientError | null];
+};
+
+/** One person's part in a session. Made by {@link joinSession}. */
+export class SegueClient extends TypedEmitter<ClientEvents> {
+  readonly sessionId: string;
+  /** What the session offers; rejects if the client closes before it is joined. */
+  readonly ready: Promise<Ready>;
+  readonly #ready = Promise.withResolvers<Ready>();
+  readonly #signalling: Signalling;
+  readonly #connector: Connector;
+  readonly #presenter: Presenter;
+  readonly #sound: SoundOutput | null;
+  readonly #book: RequestBook;
+  readonly #measures = new RequestMeasures();
+  readonly #actions: ActionSender;
+  readonly #positions: PositionReporter;
+  readonly #stats: StatsSampler;
+  readonly #reconnect: ReconnectPolicy;
+  readonly #abort = new AbortController();
+  #transport: Transport | null = null;
+  #handshake: { readonly id: string; readonly done: PromiseWithResolvers<Ready> } | null = null;
+  #lastConnectionId: string | null = null;
+  #epoch = 0;
+  #joined = false;
+  #connected = false;
+  #paused = false;
+  #closed = false;
+  #state: ClientState = 'connecting';
+
+  constructor(options: JoinOptions) {
+    super();
+    this.sessionId = options.sessionId;
+    this.ready = this.#ready.promise;
+    // Also told by `closed`; see RequestBook.add.
+    this.ready.catch(() => undefined);
+    this.#signalling = new Signalling(options.baseUrl, options.sessionId, options.clientToken);
+    this.#connector = { signalling: this.#signalling, transport: options.transport ?? 'auto' };
+    this.#sound = options.audio === false ? null : new SoundOutput(options.audio === true ? undefined : options.audio);
+    this.#presenter = new Presenter(options.canvas, this.#sound, { painted: (frame) => this.#painted(frame), presentation: () => this.#updateState(null) });
+    this.#book = new RequestBook(
+      {
+        accepted: (answer, request) => this.#accepted(answer, request),
+        applied: (answer, request) => this.#applied(answer, request),
+        failed: (error, request) => this.#failed(error, request),
+      },
+      randomId(),
+    );
+    this.#actions = new ActionSender((message) => this.#transport?.sendInput(message));
+    this.#positions = new PositionReporter(this.#presenter, (message) => this.#transport?.sendInput(message));
+    this.#stats = new StatsSampler((stats) => this.emit('stats', stats));
+    this.#reconnect = new ReconnectPolicy(options.graceMs ?? DEFAULT_GRACE_MS);
+    // Stays pending until there has been a user gesture; rejects when the context is closed first.
+    this.#sound?.resume().catch(() => undefined);
+    void this.#keepConnected();
+  }
+
+  get state(): ClientState {
+    return this.#state;
+  }
+
+  get epoch(): number {
+    return this.#epoch;
+  }
+
+  get transport(): Transport['kind'] | null {
+    return this.#transport?.kind ?? null;
+  }
+
+  get steer(): Steer {
+    return this.#actions.steer;
+  }
+
+  get speed(): Speed {
+    return this.#actions.speed;
+  }
+
+  /** Newest first, the last 32. */
+  get measures(): readonly RequestMeasure[] {
+    return this.#measures.recent;
+  }
+
+  /** What is heard, for meters and recorders; null for a silent client. */
+  get soundOutput(): AudioNode | null {
+    return this.#sound?.output ?? null;
+  }
+
+  /**
+   * Changes the world. Unless `seamless`, the picture freezes and the sound stops in this call, until the first new frame.
+   * Throws TypeError for an empty prompt, ClientError `closed` or `rate_limited`.
+   */
+  redirect(prompt: string, { seamless = false }: { readonly seamless?: boolean } = {}): RequestHandle {
+    const text = prompt.trim();
+    if (text === '') throw new TypeError('a prompt needs words');
+    // While the picture is held nothing flows that the change could blend into.
+    const blends = seamless && this.#presenter.presentation !== 'held';
+    return this.#request((id) => ({ type: 'redirect', id, prompt: text, ...(blends ? { seamless: true } : {}) }));
+  }
+
+  /** Freezes the picture and stops the sound in this call, then tells the server. They stay so until `redirect` or `resume`. */
+  interrupt(): RequestHandle {
+    return this.#request((id) => ({ type: 'interrupt', id }));
+  }
+
+  pause(): RequestHandle {
+    return this.#request((id) => ({ type: 'pause', id }));
+  }
+
+  /** Goes on after `pause` or `interrupt`. */
+  resume(): RequestHandle {
+    const handle = this.#request((id) => ({ type: 'resume', id }));
+    this.#presenter.release();
+    return handle;
+  }
+
+  /** Held state: call it on every change, not repeatedly. Throws TypeError for values outside −1…1 and 0…3. */
+  setAction(action: { readonly steer?: Steer; readonly speed?: Speed }): void {
+    const sequence = this.#actions.set(action);
+    if (sequence !== null) this.#stats.acted(sequence);
+  }
+
+  /** 0 to 1. */
+  setVolume(volume: number): void {
+    this.#sound?.setVolume(volume);
+  }
+
+  /** Lets the sound start where the browser waited for a user gesture. Call it in one. */
+  async resumeSound(): Promise<void> {
+    await this.#sound?.resume();
+  }
+
+  /** Leaves: the connection ends, the session is kept for its grace period. Idempotent. */
+  close(reason = 'left'): Promise<void> {
+    return this.#end(reason, null);
+  }
+
+  #request(make: (id: string) => SessionRequest): RequestHandle {
+    if (this.#closed) throw new ClientError('closed', 'the client is closed');
+    const pressedAt = performance.now();
+    const request = make(this.#book.nextId());
+    const handle = this.#book.add(request);
+    this.#measures.pressed(request, pressedAt);
+    // First the person's own screen and ears, then everybody else.
+    if (fences(request)) Object.assign(request, this.#presenter.freeze(request.id, request.type === 'redirect'));
+    this.#send(request);
+    return handle;
+  }
+
+  #send(request: SessionRequest): void {
+    if (!this.#connected || !this.#transport?.sendControl(request)) return;
+    if (fences(request) && (request.type === 'interrupt' || request.type === 'redirect')) this.#transport.sendInput(request, FENCING_COPIES);
+    this.#book.sent(request.id);
+  }
+
+  async #keepConnected(): Promise<void> {
+    let lostAt = performance.now();
+    for (let attempt = 0; !this.#closed; ) {
+      const delay = this.#reconnect.delayMs(attempt, performance.now() - lostAt);
+      if (delay === null) return this.#end('the connection was lost', new ClientError('network', 'no connection within the grace period'));
+      if (delay > 0) await new Promise((resolve) => setTimeout(resolve, delay));
+      if (this.#closed) return;
+      try {
+        const lost = Promise.withResolvers<string>();
+        await this.#join(lost.resolve);
+        if (this.#closed) return;
+        const reason = await lost.promise;
+        if (this.#closed) return;
+        lostAt = performance.now();
+        attempt = 0;
+        await this.#leaveTransport();
+        this.#updateState(reason);
+      } catch (error) {
+        await this.#leaveTransport();
+        if (this.#closed) return;
+        const failure = error instanceof ClientError ? error : new ClientError('network', (error as Error).message, null, error);
+        if (!worthRetrying(failure, this.#joined)) return this.#end(failure.message, failure);
+        this.emit('error', failure, null);
+        attempt += 1;
+      }
+    }
+  }
+
+  /** One attempt: connects, says hello, and sends what was asked for meanwhile. */
+  async #join(lost: (reason: string) => void): Promise<void> {
+    this.#presenter.reconnect();
+    const transport = await connect(
+      this.#connector,
+      { presenter: this.#presenter, sound: this.#sound, rejoin: this.#lastConnectionId, signal: this.#abort.signal },
+      {
+        message: (message) => this.#received(message),
+        lost: (reason) => {
+          this.#handshake?.done.reject(new ClientError('network', reason));
+          lost(reason);
+        },
+        trouble: (error) => this.emit('error', error instanceof ClientError ? error : new ClientError('network', error.message, null, error), null),
+      },
+    );
+    if (this.#closed) {
+      await transport.close();
+      return;
+    }
+    this.#transport = transport;
+    this.#lastConnectionId = transport.connectionId ?? this.#lastConnectionId;
+    const ready = await this.#sayHello(transport);
+    if (this.#closed) return;
+    this.#epoch = Math.max(this.#epoch, ready.epoch);
+    this.#joined = true;
+    this.#connected = true;
+    for (const request of this.#book.open) this.#send(request);
+    this.#actions.start();
+    this.#positions.start();
+    this.#stats.start(transport, () => this.#epoch);
+    this.#ready.resolve(ready);
+    this.emit('ready', ready);
+    this.#updateState(null);
+  }
+
+  async #sayHello(transport: Transport): Promise<Ready> {
+    const id = this.#book.nextId();
+    const done = Promise.withResolvers<Ready>();
+    this.#handshake = { id, done };
+    const watchdog = setTimeout(() => done.reject(new ClientError('timed_out', `the session did not answer within ${READY_TIMEOUT_MS} ms`)), READY_TIMEOUT_MS);
+    transport.sendControl({ type: 'hello', id, protocol: SPOKEN_PROTOCOL, client: 'segue-web' });
+    try {
+      return await done.promise;
+    } finally {
+      clearTimeout(watchdog);
+      this.#handshake = null;
+    }
+  }
+
+  #received(message: ServerMessage): void {
+    if (this.#closed) return;
+    switch (message.type) {
+      case 'ready':
+        if (message.re === this.#handshake?.id) this.#handshake.done.resolve(message);
+        return;
+      case 'frame':
+        this.#noticed(message);
+        return;
+      case 'text.delta':
+      case 'text.complete':
+        this.emit('text', message);
+        return;
+      case 'session.updated':
+        this.#epoch = Math.max(this.#epoch, message.epoch);
+        this.#paused = message.state === 'paused';
+        this.#updateState(null);
+        this.emit('session', message);
+        return;
+      case 'goaway':
+        this.emit('goaway', message);
+        return;
+      case 'idle':
+        this.emit('idle', message);
+        return;
+      case 'closed':
+        this.#ended(message);
+        return;
+      case 'error':
+        if (message.re !== undefined && message.re === this.#handshake?.id) this.#handshake.done.reject(ClientError.from(message.error));
+        else if (!this.#book.answer(message) && message.re === undefined) this.emit('error', ClientError.from(message.error), null);
+        return;
+      default:
+        this.#book.answer(message);
+    }
+  }
+
+  #noticed(notice: FrameNotice): void {
+    this.#epoch = Math.max(this.#epoch, notice.epoch);
+    this.#presenter.notice(notice);
+  }
+
+  #ended(message: Closed): void {
+    void this.#end(message.reason, null);
+  }
+
+  #accepted(answer: Accepted, request: SessionRequest): void {
+    this.#epoch = Math.max(this.#epoch, answer.epoch);
+    this.#measures.accepted(answer, performance.now());
+    if (fences(request)) this.#presenter.accepted(request.id, answer.epoch);
+    this.emit('accepted', answer);
+    this.#tellMeasure(request.id);
+  }
+
+  #applied(answer: Applied, request: SessionRequest): void {
+    this.#measures.applied(answer, performance.now());
+    if (request.type === 'pause' || request.type === 'resume') this.#paused = request.type === 'pause';
+    this.#updateState(null);
+    this.emit('applied', answer);
+    this.#tellMeasure(request.id);
+  }
+
+  #failed(error: ClientError, request: SessionRequest): void {
+    this.#measures.failed(request.id, error.code === 'superseded' ? 'superseded' : 'failed');
+    if (this.#closed) return;
+    if (fences(request)) this.#presenter.failed(request.id);
+    // A newer request of this person's has taken its place: nothing went wrong.
+    if (error.code !== 'superseded') this.emit('error', error, request);
+    this.#tellMeasure(request.id);
+  }
+
+  #painted(frame: PaintedFrame): void {
+    this.#stats.painted(frame);
+    for (const measure of this.#measures.painted(frame.notice, frame.paintedAt)) this.emit('measure', measure);
+    this.emit('frame', frame);
+  }
+
+  #tellMeasure(id: string): void {
+    const measure = this.#measures.recent.find((known) => known.id === id);
+    if (measure) this.emit('measure', measure);
+  }
+
+  #updateState(reason: string | null): void {
+    const state = this.#closed ? 'closed' : this.#connected ? this.#presentedState() : this.#joined ? 'reconnecting' : 'connecting';
+    if (state === this.#state) return;
+    this.#state = state;
+    this.emit('state', state, reason);
+  }
+
+  #presentedState(): ClientState {
+    if (this.#presenter.presentation === 'held') return 'held';
+    if (this.#presenter.presentation === 'awaiting') return 'redirecting';
+    return this.#paused ? 'paused' : 'live';
+  }
+
+  async #leaveTransport(): Promise<void> {
+    this.#connected = false;
+    this.#book.suspend();
+    this.#actions.stop();
+    this.#positions.stop();
+    this.#stats.stop();
+    const transport = this.#transport;
+    this.#transport = null;
+    await transport?.close();
+  }
+
+  async #end(reason: string, error: ClientError | null): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#abort.abort();
+    const connectionId = this.#transport?.connectionId ?? null;
+    const closing = new ClientError('closed', reason, null, error ?? undefined);
+    this.#book.close(closing);
+    this.#handshake?.done.reject(closing);
+    this.#ready.reject(error ?? closing);
+    // Before the connection: a closed peer connection would leave the call to a page that may be gone.
+    const left = connectionId === null ? null : this.#signalling.leave(connectionId).catch(() => undefined);
+    await this.#leaveTransport();
+    this.#presenter.close();
+    await this.#sound?.close();
+    this.#updateState(reason);
+    this.emit('closed', reason, error);
+    await left;
+  }
+}
+
+/** Joins a session that a back end has created. The client connects by itself; await `client.ready` or listen to `state`. */
+export function joinSession(options: JoinOptions): SegueClient {
+  return new SegueClient(options);
+}
+
+/** A first join that is refused is told at once; a session that was joined is worth coming back to, unless it is gone. */
+function worthRetrying(error: ClientError, joined: boolean): boolean {
+  if (error.code === 'network' || error.code === 'timed_out') return true;
+  return joined && error.body?.retryable === true;
+}
+
+/** Eight characters. Not `randomUUID`, which pages outside a secure context don't have. */
+function randomId(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(4)), (byte) => byte.toString(16).padStart(2, '0')).join('');
+}

@@ -1,0 +1,95 @@
+import type { FrameNotice } from './messages.ts';
+import type { PaintedFrame } from './Presenter.ts';
+import type { Transport } from './Transport.ts';
+
+/** Once a second. Rates are over the last second; null where not known (yet). */
+export interface ClientStats {
+  readonly transport: Transport['kind'];
+  /** Frames painted per second. */
+  readonly framesPerSecond: number;
+  readonly kilobitsPerSecond: number | null;
+  readonly roundTripMs: number | null;
+  readonly jitterBufferMs: number | null;
+  readonly packetsLost: number;
+  readonly framesDropped: number;
+  readonly framesPainted: number;
+  readonly epoch: number;
+  readonly conditioningVersion: number | null;
+  readonly chunk: number | null;
+  readonly step: number | null;
+  /** From a change of steering or speed to the first frame painted that knows of it. */
+  readonly lastActionMs: number | null;
+}
+
+const INTERVAL_MS = 1_000;
+
+/** Counts what is painted and what it took. */
+export class StatsSampler {
+  readonly #tell: (stats: ClientStats) => void;
+  #timer: ReturnType<typeof setInterval> | null = null;
+  #paintedAt: number[] = [];
+  #framesPainted = 0;
+  #notice: FrameNotice | null = null;
+  #bytes: { readonly count: number; readonly at: number } | null = null;
+  #action: { readonly sequence: number; readonly at: number } | null = null;
+  #lastActionMs: number | null = null;
+  #generation = 0;
+
+  constructor(tell: (stats: ClientStats) => void) {
+    this.#tell = tell;
+  }
+
+  start(transport: Transport, epoch: () => number): void {
+    this.stop();
+    const generation = this.#generation;
+    this.#bytes = null;
+    this.#timer = setInterval(() => {
+      void transport.stats().then((stats) => {
+        if (generation !== this.#generation) return;
+        const now = performance.now();
+        const before = this.#bytes;
+        this.#bytes = { count: stats.bytesReceived, at: now };
+        this.#paintedAt = this.#paintedAt.filter((at) => at > now - 1_000);
+        this.#tell({
+          transport: transport.kind,
+          framesPerSecond: this.#paintedAt.length,
+          kilobitsPerSecond: before === null ? null : ((stats.bytesReceived - before.count) * 8) / (now - before.at),
+          roundTripMs: stats.roundTripMs,
+          jitterBufferMs: stats.jitterBufferMs,
+          packetsLost: stats.packetsLost,
+          framesDropped: stats.framesDropped,
+          framesPainted: this.#framesPainted,
+          epoch: epoch(),
+          conditioningVersion: this.#notice?.conditioningVersion ?? null,
+          chunk: this.#notice?.chunk ?? null,
+          step: this.#notice?.step ?? null,
+          lastActionMs: this.#lastActionMs,
+        });
+      });
+    }, INTERVAL_MS);
+  }
+
+  /** Idempotent. */
+  stop(): void {
+    this.#generation += 1;
+    if (this.#timer !== null) clearInterval(this.#timer);
+    this.#timer = null;
+  }
+
+  acted(sequence: number): void {
+    this.#action = { sequence, at: performance.now() };
+  }
+
+  painted(frame: PaintedFrame): void {
+    if (frame.notice) this.#notice = frame.notice;
+    if (this.#action && frame.notice && frame.notice.actionSequence >= this.#action.sequence && frame.paintedAt >= this.#action.at) {
+      this.#lastActionMs = frame.paintedAt - this.#action.at;
+      this.#action = null;
+    }
+    if (frame.late) return;
+    this.#framesPainted += 1;
+    this.#paintedAt.push(frame.paintedAt);
+    // A second of a 120 Hz screen, in case nobody samples.
+    if (this.#paintedAt.length > 240) this.#paintedAt.shift();
+  }
+}

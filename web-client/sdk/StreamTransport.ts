@@ -1,0 +1,115 @@
+import { ClientError } from './ClientError.ts';
+import type { ControlMessage, InputMessage } from './messages.ts';
+import type { Presenter } from './Presenter.ts';
+import type { SoundOutput } from './SoundOutput.ts';
+import { readMediaChunk, readText, writeText } from './stream_framing.ts';
+import { StreamSound } from './StreamSound.ts';
+import { StreamVideo } from './StreamVideo.ts';
+import type { Transport, TransportEvents, TransportStats } from './Transport.ts';
+
+const OPEN_TIMEOUT_MS = 5_000;
+/** Input behind this much unsent is old by the time it would arrive. */
+const MAX_INPUT_BUFFERED_BYTES = 16_384;
+
+/** A session's connection over one WebSocket: the same messages, media as encoded frames. For networks that block UDP. */
+export class StreamTransport implements Transport {
+  readonly kind = 'websocket';
+  readonly connectionId = null;
+  readonly #socket: WebSocket;
+  readonly #events: TransportEvents;
+  readonly #video: StreamVideo;
+  readonly #sound: StreamSound | null;
+  #bytesReceived = 0;
+  #opened = false;
+  #closed = false;
+
+  /** Throws ClientError: `network`, `timed_out`, or `unsupported_browser` without WebCodecs (also on pages that aren't a secure context). */
+  static async open(url: string, presenter: Presenter, sound: SoundOutput | null, signal: AbortSignal, events: TransportEvents): Promise<StreamTransport> {
+    if (typeof VideoDecoder === 'undefined' || typeof AudioDecoder === 'undefined') throw new ClientError('unsupported_browser', 'WebCodecs is missing: the page must come over HTTPS or from localhost');
+    const socket = new WebSocket(url);
+    socket.binaryType = 'arraybuffer';
+    const transport = new StreamTransport(socket, presenter, sound, events);
+    try {
+      await transport.#untilOpen(signal);
+    } catch (error) {
+      await transport.close();
+      throw error;
+    }
+    if (transport.#sound) sound?.setSource(transport.#sound);
+    return transport;
+  }
+
+  private constructor(socket: WebSocket, presenter: Presenter, sound: SoundOutput | null, events: TransportEvents) {
+    this.#socket = socket;
+    this.#events = events;
+    this.#video = new StreamVideo(presenter, (error) => events.trouble(error));
+    this.#sound = sound ? new StreamSound(sound, (error) => events.trouble(error)) : null;
+    socket.addEventListener('message', (event: MessageEvent<string | ArrayBuffer>) => this.#received(event.data));
+    socket.addEventListener('close', (event) => this.#lost(event.reason || `the WebSocket closed (${event.code})`));
+  }
+
+  sendControl(message: ControlMessage): boolean {
+    if (this.#socket.readyState !== WebSocket.OPEN) return false;
+    this.#socket.send(writeText('control', message));
+    return true;
+  }
+
+  sendInput(message: InputMessage): boolean {
+    // Copies are for lost packets; a stream loses none, and `control` carries fencing requests already.
+    if (message.type !== 'action' && message.type !== 'position') return true;
+    if (this.#socket.readyState !== WebSocket.OPEN || this.#socket.bufferedAmount > MAX_INPUT_BUFFERED_BYTES) return false;
+    this.#socket.send(writeText('input', message));
+    return true;
+  }
+
+  stats(): Promise<TransportStats> {
+    return Promise.resolve({ bytesReceived: this.#bytesReceived, roundTripMs: null, jitterBufferMs: null, packetsLost: 0, framesDropped: this.#video.framesDropped });
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#video.close();
+    this.#sound?.close();
+    this.#socket.close(1000);
+  }
+
+  #received(data: string | ArrayBuffer): void {
+    if (this.#closed) return;
+    this.#bytesReceived += typeof data === 'string' ? data.length : data.byteLength;
+    try {
+      if (typeof data === 'string') {
+        this.#events.message(readText(data).message);
+        return;
+      }
+      const chunk = readMediaChunk(data);
+      if (chunk.kind === 'video') this.#video.decode(chunk);
+      else this.#sound?.decode(chunk);
+    } catch (cause) {
+      this.#events.trouble(new Error('unreadable frame on the WebSocket', { cause }));
+    }
+  }
+
+  #untilOpen(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const done = (error: ClientError | null): void => {
+        clearTimeout(watchdog);
+        signal.removeEventListener('abort', aborted);
+        this.#opened = error === null;
+        if (error) reject(error);
+        else resolve();
+      };
+      const watchdog = setTimeout(() => done(new ClientError('timed_out', `the WebSocket did not open within ${OPEN_TIMEOUT_MS} ms`)), OPEN_TIMEOUT_MS);
+      const aborted = (): void => done(new ClientError('closed', 'closed while connecting'));
+      signal.addEventListener('abort', aborted);
+      this.#socket.addEventListener('open', () => done(null), { once: true });
+      this.#socket.addEventListener('close', (event) => done(new ClientError('network', event.reason || 'the WebSocket was refused')), { once: true });
+    });
+  }
+
+  #lost(reason: string): void {
+    if (this.#closed || !this.#opened) return;
+    void this.close();
+    this.#events.lost(reason);
+  }
+}

@@ -1,0 +1,32 @@
+import type { ControlMessage, InputMessage, ServerMessage } from './messages.ts';
+
+export interface TransportEvents {
+  message(message: ServerMessage): void;
+  /** The connection broke, by itself; told at most once, and never after `close()`. */
+  lost(reason: string): void;
+  /** Something went wrong that the connection survives. */
+  trouble(error: Error): void;
+}
+
+/** One connection to a session: messages both ways and media to the presenter. Made open; not reusable. */
+export interface Transport {
+  readonly kind: 'webrtc' | 'websocket';
+  /** Names the connection when it is replaced; null where the server has none to name. */
+  readonly connectionId: string | null;
+  /** Reliable and ordered. Returns false where the connection is gone. */
+  sendControl(message: ControlMessage): boolean;
+  /** May be lost; never queued behind older ones. `copies` are for what must not wait for a retransmission. */
+  sendInput(message: InputMessage, copies?: number): boolean;
+  stats(): Promise<TransportStats>;
+  /** Idempotent. */
+  close(): Promise<void>;
+}
+
+export interface TransportStats {
+  readonly bytesReceived: number;
+  /** Ms; null where unknown. */
+  readonly roundTripMs: number | null;
+  readonly jitterBufferMs: number | null;
+  readonly packetsLost: number;
+  readonly framesDropped: number;
+}

@@ -1,0 +1,26 @@
+/** The protocol's messages by name. Types only: nothing of the server is in the browser's bundle. */
+import type { PROTOCOL_VERSION, ServerControlMessage, ServerStateMessage } from '../../src/protocol/channel.ts';
+import type { ErrorBody } from '../../src/protocol/errors.ts';
+
+export type { ActionInput, ControlMessage, FrameNotice, InputMessage, PositionInput, ServerControlMessage, ServerStateMessage, SessionRequest, StateUpdate, TextDelta } from '../../src/protocol/channel.ts';
+export type { ErrorBody, ErrorCode } from '../../src/protocol/errors.ts';
+export type { CreatedSession, CreateSession, SessionView } from '../../src/protocol/rest.ts';
+
+type Of<Type extends string> = Extract<ServerControlMessage, { type: Type }>;
+export type Ready = Of<'ready'>;
+export type Accepted = Of<'accepted'>;
+export type Applied = Of<'applied'>;
+export type Superseded = Of<'superseded'>;
+export type RequestError = Of<'error'>;
+export type Goaway = Of<'goaway'>;
+export type Closed = Of<'closed'>;
+export type IdleWarning = Of<'idle'>;
+
+export type ChannelLabel = 'control' | 'input' | 'state';
+export type ServerMessage = ServerControlMessage | ServerStateMessage;
+
+/** The version that this client speaks; a change of the server's constant stops this from compiling. */
+export const SPOKEN_PROTOCOL = 1 satisfies typeof PROTOCOL_VERSION;
+
+/** What the client tells its user when something failed; `code` is from the server's error table or one of the client's own. */
+export type ClientErrorCode = ErrorBody['code'] | 'network' | 'superseded' | 'closed' | 'unsupported_browser';
