@@ -18,7 +18,7 @@ const MAY_IMPORT = {
   'engine/compile': ['engine/model'],
   'engine/scheduler': ['engine/model', 'engine/memory', 'engine/cache', 'engine/parallel'],
   'engine/programs': ['engine/model', 'engine/scheduler'],
-  'engine/workers': ['engine/model', 'engine/memory', 'engine/cache', 'engine/transport'],
+  'engine/workers': ['engine/model', 'engine/memory', 'engine/cache', 'engine/transport', 'engine/compile'],
   'engine/runtime': ['engine'],
   artifacts: [],
   media: ['artifacts', 'native'],

@@ -19,6 +19,8 @@ export interface Worker {
    * At most `maxInFlight` batches at once; more is a programming error and throws.
    */
   executeWork(batch: WorkUnitBatch): Promise<readonly StepResult[]>;
+  /** Cancels units in flight: one that has not run fails as `cancelled`, one that runs publishes nothing. Unknown ids are ignored. */
+  cancel?(unitIds: readonly number[]): void;
   /** Frees blocks. Unknown ids are ignored. */
   release(blocks: readonly BlockId[]): void;
   /** Bytes of the named blocks, copied; for checks and tests, never on the hot path. */

@@ -1,5 +1,7 @@
 import type { DeviceModel, LoopContext, LoopKernel, LoopState, StepOutputs } from '../loop_kernel.ts';
 import type { BlockId, PlannedUnit, StepResult, UnitInput, WorkPlan, WorkUnitBatch } from '../work.ts';
+import { expandInitial, type InitialValues } from '../spec/loop_spec.ts';
+import { unitElements, unitShape } from '../spec/tensor_signature.ts';
 import type { ComponentGraph } from './component_graph.ts';
 import { runDeclared } from './run_declared.ts';
 import { NOISE_STREAMS } from './noise_streams.ts';
@@ -50,9 +52,14 @@ export class AudioKernel implements LoopKernel<AudioInput, AudioState, readonly 
   readonly #frame90k: number;
 
   /** @param initial state by input name, from the LoopSpec. @param frame90k ticks of one frame. */
-  constructor(graph: ComponentGraph, initial: Readonly<Record<string, readonly number[]>>, frame90k: number) {
+  constructor(graph: ComponentGraph, initial: Readonly<Record<string, InitialValues>>, frame90k: number) {
     this.#graph = graph;
-    this.#initial = Object.fromEntries(CARRIED.map((name) => [name, { kind: 'floats', values: initial[name] ?? [], shape: [initial[name]?.length ?? 0] }]));
+    this.#initial = Object.fromEntries(
+      CARRIED.map((name) => {
+        const shape = unitShape(graph.spec.inputs[name]!);
+        return [name, { kind: 'floats', values: expandInitial(initial[name] ?? [], unitElements(graph.spec.inputs[name]!)), shape }];
+      }),
+    );
     this.#framesPerChunk = Number(graph.spec.inputs['frame']!.shape[1]);
     this.#frame90k = frame90k;
   }

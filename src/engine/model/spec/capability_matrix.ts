@@ -19,10 +19,8 @@ export const CapabilityMatrix = Type.Partial(
   Type.Object(Object.fromEntries(CAPABILITIES.map((name) => [name, Type.Array(Type.String(), { minItems: 1 })])) as Record<Capability, ReturnType<typeof loops>>),
   { additionalProperties: false },
 );
-export type CapabilityMatrix = Readonly<Partial<Record<Capability, readonly string[]>>>;
+export type CapabilityMatrix = Static<typeof CapabilityMatrix>;
 
 function loops() {
   return Type.Array(Type.String(), { minItems: 1 });
 }
-
-export type CapabilityMatrixSchema = Static<typeof CapabilityMatrix>;

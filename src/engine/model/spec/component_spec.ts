@@ -17,8 +17,6 @@ export const ComponentSpec = Type.Object(
     outputs: Type.Record(Type.String(), OutputSignature),
     /** Parallel axes that may exceed 1. */
     parallelAxes: Type.Array(Type.String()),
-    /** Largest absolute difference that the parity report may show against the reference implementation. */
-    parityTolerance: Type.Number({ exclusiveMinimum: 0 }),
   },
   { additionalProperties: false },
 );

@@ -56,6 +56,13 @@ export const DenoisePolicy = Type.Object(
 );
 export type DenoisePolicy = Static<typeof DenoisePolicy>;
 
+const InitialValues = Type.Union([Type.Array(Type.Number()), Type.Object({ fill: Type.Number() }, { additionalProperties: false })]);
+export type InitialValues = Static<typeof InitialValues>;
+
+export function expandInitial(values: InitialValues, elements: number): readonly number[] {
+  return 'fill' in values ? Array<number>(elements).fill(values.fill) : values;
+}
+
 /** A named behaviour of the model, with stable state and boundaries that the scheduler may use. */
 export const LoopSpec = Type.Object(
   {
@@ -69,8 +76,8 @@ export const LoopSpec = Type.Object(
     graphCapture: Type.Enum(['none', 'static_shape']),
     parallelPlans: Type.Array(Type.String(), { minItems: 1 }),
     denoise: Type.Optional(DenoisePolicy),
-    /** State that a loop starts from, by input name: as many numbers as the input has elements. */
-    initial: Type.Optional(Type.Record(Type.String(), Type.Array(Type.Number()))),
+    /** State that a loop starts from, by input name: as many numbers as the input has elements, or one for all of them. */
+    initial: Type.Optional(Type.Record(Type.String(), InitialValues)),
   },
   { additionalProperties: false },
 );

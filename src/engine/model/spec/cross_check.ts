@@ -1,0 +1,189 @@
+import type { AuthoringFile, KeyPath } from './authoring_file.ts';
+import type { CheckpointManifest, ManifestFile, ReportFile } from './checkpoint_manifest.ts';
+import type { ComponentSpec } from './component_spec.ts';
+import type { DeploymentSpec } from './deployment_spec.ts';
+import { expandInitial, type LoopKind, type LoopsFile } from './loop_spec.ts';
+import type { ModelFile } from './model_spec.ts';
+import type { ParallelFile } from './parallelism_contract.ts';
+import type { ProgramsFile } from './program_declaration.ts';
+import { signatureText, unitElements, type TensorSignature } from './tensor_signature.ts';
+import type { Static } from 'typebox';
+
+export interface AuthoredModel {
+  readonly model: AuthoringFile<ModelFile>;
+  readonly loops: AuthoringFile<Static<typeof LoopsFile>>;
+  readonly parallel: AuthoringFile<Static<typeof ParallelFile>>;
+  readonly programs: AuthoringFile<Static<typeof ProgramsFile>>;
+  readonly deployment: AuthoringFile<DeploymentSpec>;
+  readonly manifest: AuthoringFile<ManifestFile>;
+  readonly report: AuthoringFile<ReportFile>;
+  readonly checkpoint: CheckpointManifest;
+  readonly variantId: string;
+}
+
+/** Checks what no file can check alone. @throws {SpecError} at the first fault. */
+export function crossCheck(authored: AuthoredModel): void {
+  checkComponents(authored);
+  checkLoops(authored);
+  checkCapabilities(authored);
+  checkCaches(authored);
+  checkProcessors(authored);
+  checkPrograms(authored);
+  checkDeployment(authored);
+}
+
+/** How many components each kind of loop drives, and the tensors that its kernel binds by name. */
+const LOOP_BINDINGS: Readonly<Record<LoopKind, readonly { readonly inputs: readonly string[]; readonly outputs: readonly string[] }[]>> = {
+  encoder_chunk: [{ inputs: ['ids'], outputs: [] }],
+  start_bank: [{ inputs: ['index'], outputs: ['x'] }],
+  ar_decode: [{ inputs: ['ids', 'position'], outputs: ['logits'] }],
+  video_continuation: [
+    { inputs: ['x', 'eps', 'prev', 'pin', 'pin_frames', 't', 't_prev', 't_next', 'steer', 'speed', 'time_cos', 'time_sin', 'window_mask'], outputs: ['x_next'] },
+    { inputs: ['x', 'eps', 'prev', 't_prev', 'steer', 'speed', 'time_cos', 'time_sin', 'window_mask'], outputs: ['k', 'v', 'prev_next'] },
+  ],
+  vae_tile_decode: [{ inputs: ['x', 'frame'], outputs: ['rgb'] }],
+  audio: [{ inputs: ['x', 'frame', 'phase', 'control', 'tail', 'noise'], outputs: ['pcm', 'phase_next', 'control_next', 'tail_next'] }],
+};
+
+function checkComponents({ model, manifest, report, checkpoint, variantId }: AuthoredModel): void {
+  const { components, variants } = model.value;
+  if (manifest.value.model !== model.value.modelId) throw manifest.fault(['model'], 'manifest of another model', model.value.modelId, manifest.value.model);
+  for (const [id, component] of Object.entries(components)) {
+    const path = ['components', id];
+    const converted = checkpoint.components[component.loadId];
+    if (converted === undefined) throw model.fault([...path, 'loadId'], 'unknown manifest component', Object.keys(checkpoint.components), component.loadId);
+    for (const key of ['file', 'shared'] as const) {
+      const name = converted[key];
+      if (name !== null && checkpoint.files[name] === undefined) throw manifest.fault(['components', component.loadId, key], 'file without checksum', Object.keys(checkpoint.files), name);
+    }
+    if (component.precision !== variants[variantId]!.precision) throw model.fault([...path, 'precision'], `precision of variant ${variantId}`, variants[variantId]!.precision, component.precision);
+    for (const side of ['inputs', 'outputs'] as const) {
+      checkSignatures(model, [...path, side], component[side], converted[side]);
+    }
+  }
+  for (const [index, { check, max_difference: difference, tolerance, passed }] of report.value.parity.entries()) {
+    if (!passed || difference > tolerance) throw report.fault(['parity', index], `parity of ${check}`, `≤ ${tolerance}`, difference);
+  }
+}
+
+function checkSignatures(model: AuthoredModel['model'], path: KeyPath, expected: ComponentSpec['inputs'], actual: Readonly<Record<string, TensorSignature>>): void {
+  for (const name of new Set([...Object.keys(expected), ...Object.keys(actual)])) {
+    const spec = expected[name];
+    const converted = actual[name];
+    if (spec === undefined) throw model.fault([...path, name], 'tensor of the manifest is missing', signatureText(converted!), 'nothing');
+    if (converted === undefined) throw model.fault([...path, name], 'tensor is not in the manifest', Object.keys(actual), name);
+    if (signatureText(spec) !== signatureText(converted)) throw model.fault([...path, name], 'shape or type differs from the manifest', signatureText(converted), signatureText(spec));
+  }
+}
+
+function checkLoops({ model, loops, parallel }: AuthoredModel): void {
+  const { components, caches, framesPerChunk } = model.value;
+  const kinds = new Map<string, string>();
+  for (const [id, loop] of Object.entries(loops.value.loops)) {
+    const path = ['loops', id];
+    const earlier = kinds.get(loop.kind);
+    if (earlier !== undefined) throw loops.fault([...path, 'kind'], `kind is taken by loop ${earlier}`, 'one loop per kind', loop.kind);
+    kinds.set(loop.kind, id);
+    const bindings = LOOP_BINDINGS[loop.kind];
+    if (loop.components.length !== bindings.length) throw loops.fault([...path, 'components'], `components of a ${loop.kind} loop`, bindings.length, loop.components.length);
+    for (const [index, componentId] of loop.components.entries()) {
+      const component = components[componentId];
+      if (component === undefined) throw loops.fault([...path, 'components', index], 'unknown component', Object.keys(components), componentId);
+      for (const side of ['inputs', 'outputs'] as const) {
+        const missing = bindings[index]![side].find((name) => component[side][name] === undefined);
+        if (missing !== undefined) throw model.fault(['components', componentId, side], `loop ${id} binds a tensor that is not there`, missing, Object.keys(component[side]));
+      }
+    }
+    for (const [index, plan] of loop.parallelPlans.entries()) {
+      if (parallel.value.plans[plan] === undefined) throw loops.fault([...path, 'parallelPlans', index], 'unknown parallel plan', Object.keys(parallel.value.plans), plan);
+    }
+    for (const side of ['reads', 'publishes'] as const) {
+      for (const [index, cache] of loop.cache[side].entries()) {
+        const allowed = caches[cache]?.[side === 'reads' ? 'consumers' : 'producers'];
+        if (allowed === undefined) throw loops.fault([...path, 'cache', side, index], 'unknown cache', Object.keys(caches), cache);
+        if (!allowed.includes(id)) throw loops.fault([...path, 'cache', side, index], `cache ${cache} doesn't allow this loop`, allowed, id);
+      }
+    }
+    if (loop.kind === 'video_continuation') {
+      const { denoise } = loop;
+      if (denoise === undefined) throw loops.fault([...path, 'denoise'], 'missing key', 'denoise', 'nothing');
+      if (denoise.framesPerChunk !== framesPerChunk) throw loops.fault([...path, 'denoise', 'framesPerChunk'], 'frames per chunk of model.yaml', framesPerChunk, denoise.framesPerChunk);
+      for (const componentId of loop.components) {
+        const { inputs } = components[componentId]!;
+        const window = Object.keys(inputs).filter((name) => /^k\d+$/.test(name)).length;
+        if (window !== denoise.windowChunks) throw loops.fault([...path, 'denoise', 'windowChunks'], `window inputs of ${componentId}`, window, denoise.windowChunks);
+        const rotary = unitElements(inputs['time_cos']!);
+        if (rotary !== denoise.timeRotary.count) throw loops.fault([...path, 'denoise', 'timeRotary', 'count'], `elements of ${componentId}.time_cos`, rotary, denoise.timeRotary.count);
+      }
+    }
+    if (loop.kind === 'audio') {
+      const { inputs } = components[loop.components[0]!]!;
+      for (const name of ['phase', 'control', 'tail']) {
+        const elements = unitElements(inputs[name]!);
+        const given = expandInitial(loop.initial?.[name] ?? [], elements).length;
+        if (given !== elements) throw loops.fault([...path, 'initial', name], `elements of ${loop.components[0]}.${name}`, elements, given);
+      }
+    }
+  }
+}
+
+function checkCapabilities({ model, loops }: AuthoredModel): void {
+  for (const [capability, ids] of Object.entries(model.value.capabilities)) {
+    for (const [index, id] of ids.entries()) {
+      if (loops.value.loops[id] === undefined) throw model.fault(['capabilities', capability, index], 'unknown loop', Object.keys(loops.value.loops), id);
+    }
+  }
+}
+
+function checkCaches({ model, loops }: AuthoredModel): void {
+  for (const [cache, contract] of Object.entries(model.value.caches)) {
+    for (const side of ['producers', 'consumers'] as const) {
+      for (const [index, id] of contract[side].entries()) {
+        if (loops.value.loops[id] === undefined) throw model.fault(['caches', cache, side, index], 'unknown loop', Object.keys(loops.value.loops), id);
+      }
+    }
+  }
+}
+
+function checkProcessors({ model }: AuthoredModel): void {
+  for (const [id, processor] of Object.entries(model.value.processors)) {
+    for (const key of ['encoder', 'director', 'bank'] as const) {
+      if (model.value.components[processor[key]] === undefined) throw model.fault(['processors', id, key], 'unknown component', Object.keys(model.value.components), processor[key]);
+    }
+  }
+}
+
+function checkPrograms({ model, loops, programs }: AuthoredModel): void {
+  for (const [id, program] of Object.entries(programs.value.programs)) {
+    const path = ['programs', id];
+    for (const [index, capability] of program.requires.entries()) {
+      if (model.value.capabilities[capability] === undefined) throw programs.fault([...path, 'requires', index], 'capability that the model lacks', Object.keys(model.value.capabilities), capability);
+    }
+    for (const [role, loop] of Object.entries(program.loops)) {
+      if (loops.value.loops[loop] === undefined) throw programs.fault([...path, 'loops', role], 'unknown loop', Object.keys(loops.value.loops), loop);
+    }
+    for (const [role, processor] of Object.entries(program.processors)) {
+      if (model.value.processors[processor] === undefined) throw programs.fault([...path, 'processors', role], 'unknown processor', Object.keys(model.value.processors), processor);
+    }
+  }
+}
+
+function checkDeployment({ model, loops, parallel, programs, deployment }: AuthoredModel): void {
+  const plan = parallel.value.plans[deployment.value.parallelPlan];
+  if (plan === undefined) throw deployment.fault(['parallelPlan'], 'unknown parallel plan', Object.keys(parallel.value.plans), deployment.value.parallelPlan);
+  const replicas = plan.axes.replica ?? [1, 1];
+  const { devices } = deployment.value;
+  if (devices < replicas[0] || devices > replicas[1]) throw deployment.fault(['devices'], `replicas of plan ${deployment.value.parallelPlan}`, `${replicas[0]} to ${replicas[1]}`, devices);
+  for (const [axis, [smallest]] of Object.entries(plan.axes) as [string, [number, number]][]) {
+    if (axis === 'replica' || smallest === 1) continue;
+    for (const [id, component] of Object.entries(model.value.components)) {
+      if (!component.parallelAxes.includes(axis)) throw model.fault(['components', id, 'parallelAxes'], `plan ${deployment.value.parallelPlan} shards every component along ${axis}`, axis, component.parallelAxes);
+    }
+  }
+  for (const [id, loop] of Object.entries(loops.value.loops)) {
+    if (!loop.parallelPlans.includes(deployment.value.parallelPlan)) throw loops.fault(['loops', id, 'parallelPlans'], 'plan of the deployment is not valid for this loop', deployment.value.parallelPlan, loop.parallelPlans);
+  }
+  for (const [index, program] of deployment.value.programs.entries()) {
+    if (programs.value.programs[program] === undefined) throw deployment.fault(['programs', index], 'unknown program', Object.keys(programs.value.programs), program);
+  }
+}

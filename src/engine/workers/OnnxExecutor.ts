@@ -1,0 +1,250 @@
+import { CompileCache, CompileError, runtimeVersion } from '../compile/CompileCache.ts';
+import { DeviceError } from '../model/device_error.ts';
+import { createKernels, type KernelSource, type Kernels, type StepRunner } from '../model/kernels/create_kernels.ts';
+import type { LoopKind } from '../model/spec/loop_spec.ts';
+import type { MemoryTag, PlannedUnit, StepFailure, StepResult, WorkUnitBatch } from '../model/work.ts';
+import { SharedPool } from '../../streams/shared_pool.ts';
+import { BatchGather } from './BatchGather.ts';
+import { BlockStore } from './BlockStore.ts';
+import { CALIBRATION_SESSION, calibrationPools, measureCost } from './calibration.ts';
+import { CancelWords } from './CancelWords.ts';
+import type { ArmedFault, ComponentFile, ExecutorStart, FromExecutor, ToExecutor } from './executor_messages.ts';
+import { NoiseCache } from './NoiseCache.ts';
+import { OnnxDeviceModel, type SessionPools } from './OnnxDeviceModel.ts';
+
+interface Loaded {
+  readonly source: KernelSource;
+  readonly files: readonly ComponentFile[];
+  readonly compiled: CompileCache;
+  readonly device: OnnxDeviceModel;
+  readonly kernels: Kernels;
+}
+
+/**
+ * The executor's side of the port: sessions, blocks and pools of one device share. Messages are handled strictly in order, one at a time,
+ * so a release that was sent after a batch frees what that batch wrote, however late it ran.
+ */
+export class OnnxExecutor {
+  readonly #start: ExecutorStart;
+  readonly #post: (message: FromExecutor) => void;
+  readonly #cancel: CancelWords;
+  readonly #blocks = new BlockStore();
+  readonly #gather = new BatchGather(this.#blocks, new NoiseCache());
+  readonly #pools = new Map<string, SessionPools>();
+  readonly #asleep = new Set<MemoryTag>();
+  /** Bounded by the client: at most `maxInFlight` batches, and releases of blocks that exist. */
+  readonly #inbox: ToExecutor[] = [];
+  readonly #faults: ArmedFault[] = [];
+  #draining = false;
+  #stopped = false;
+  #loaded: Loaded | null = null;
+
+  constructor(start: ExecutorStart, post: (message: FromExecutor) => void) {
+    this.#start = start;
+    this.#post = post;
+    this.#cancel = new CancelWords(start.cancelWords);
+  }
+
+  /** Resolves when everything received so far is handled. */
+  async receive(message: ToExecutor): Promise<void> {
+    this.#inbox.push(message);
+    if (this.#draining) return;
+    this.#draining = true;
+    try {
+      for (let next = this.#inbox.shift(); next !== undefined; next = this.#inbox.shift()) await this.#handle(next);
+    } finally {
+      this.#draining = false;
+    }
+  }
+
+  async #handle(message: ToExecutor): Promise<void> {
+    if (this.#stopped) return;
+    switch (message.type) {
+      case 'load':
+        return this.#load(message.modelId, message.source, message.files);
+      case 'attach':
+        this.#pools.set(message.sessionId, { video: SharedPool.attach(message.video), audio: SharedPool.attach(message.audio) });
+        return;
+      case 'detach':
+        this.#pools.delete(message.sessionId);
+        this.#blocks.releaseSession(message.sessionId);
+        return;
+      case 'execute':
+        this.#post({ type: 'results', batchId: message.batch.batchId, results: await this.#execute(message.batch, message.cancelWord) });
+        return;
+      case 'release':
+        this.#blocks.release(message.blocks);
+        return;
+      case 'read':
+        this.#post({ type: 'answer', request: message.request, blocks: message.blocks.map((id) => this.#copyOf(id)) });
+        return;
+      case 'sleep':
+      case 'wake':
+        try {
+          await (message.type === 'sleep' ? this.#sleep(message.tags) : this.#wake(message.tags));
+          this.#post({ type: 'answer', request: message.request, blocks: [] });
+        } catch (error) {
+          this.#post({ type: 'answer.failed', request: message.request, message: textOf(error) });
+        }
+        return;
+      case 'fault':
+        if (this.#start.options.testMode) this.#faults.push(message.fault);
+        return;
+      case 'stop':
+        this.#stopped = true;
+        await this.#loaded?.compiled.clear();
+        this.#blocks.clear();
+        this.#pools.clear();
+        this.#post({ type: 'stopped' });
+    }
+  }
+
+  async #load(modelId: string, source: KernelSource, files: readonly ComponentFile[]): Promise<void> {
+    const { provider, intraOpThreads, batchInvariant, calibrationRuns } = this.#start.options;
+    const compiled = new CompileCache({ modelId, provider, intraOpThreads });
+    const device = new OnnxDeviceModel({
+      modelId,
+      components: source.components,
+      sessionOf: (componentId) => {
+        const session = compiled.get(componentId, source.components[componentId]!);
+        if (session === undefined) throw new DeviceError(`weights of ${componentId} are asleep`);
+        return session;
+      },
+      blocks: this.#blocks,
+      gather: this.#gather,
+      poolsOf: (sessionId) => this.#pools.get(sessionId),
+      batchInvariant,
+    });
+    try {
+      await compileAll(compiled, source, files);
+      this.#pools.set(CALIBRATION_SESSION, calibrationPools(source));
+      const cost = await measureCost(source, device, this.#blocks, calibrationRuns);
+      this.#loaded = { source, files, compiled, device, kernels: createKernels(source) };
+      this.#post({ type: 'loaded', cost, runtime: runtimeVersion() });
+    } catch (error) {
+      await compiled.clear();
+      this.#post({ type: 'load.failed', message: textOf(error), componentId: error instanceof CompileError ? error.componentId : null });
+    } finally {
+      this.#pools.delete(CALIBRATION_SESSION);
+      this.#blocks.releaseSession(CALIBRATION_SESSION);
+    }
+  }
+
+  /** One result per unit, in order. A unit's fault fails that unit alone. */
+  async #execute(batch: WorkUnitBatch, cancelWord: number): Promise<StepResult[]> {
+    const results = new Map<number, StepResult>();
+    const indexOf = new Map(batch.units.map((unit, index) => [unit.unitId, index]));
+    const runnable: PlannedUnit[] = [];
+    for (const [index, unit] of batch.units.entries()) {
+      const refusal = this.#refusal(unit, batch, this.#cancel.isCancelled(cancelWord, index));
+      if (refusal === null) runnable.push(unit);
+      else results.set(unit.unitId, refusal);
+    }
+    if (this.#loaded !== null) {
+      const { device } = this.#loaded;
+      device.beginPublish = () => {
+        const cancelled = this.#cancel.beginPublish(cancelWord);
+        return (unit) => {
+          const gone = cancelled(indexOf.get(unit.unitId)!);
+          if (gone) results.set(unit.unitId, failure(unit, 'cancelled', 'cancelled while it ran'));
+          return !gone;
+        };
+      };
+      const faulty = runnable.filter((unit) => this.#faults.some(({ sessionId }) => sessionId === null || sessionId === unit.sessionId));
+      const healthy = runnable.filter((unit) => !faulty.includes(unit));
+      // A unit with an armed fault runs alone: what it strikes must be its own.
+      for (const group of [...faulty.map((unit) => [unit]), healthy]) {
+        for (const result of await this.#runGroup(this.#loaded, batch, group)) if (!results.has(result.unitId)) results.set(result.unitId, result);
+      }
+    }
+    return batch.units.map((unit) => {
+      const result = results.get(unit.unitId) ?? failure(unit, 'kernel_exception', 'the kernel returned no result for this unit');
+      if (!result.ok) this.#blocks.release(Object.values(unit.outputs).flatMap((output) => (output.kind === 'block' ? [output.block] : [])));
+      return result;
+    });
+  }
+
+  async #runGroup(loaded: Loaded, batch: WorkUnitBatch, units: readonly PlannedUnit[]): Promise<StepResult[]> {
+    if (units.length === 0) return [];
+    try {
+      const kernel: StepRunner | undefined = loaded.kernels[batch.kernel as LoopKind];
+      if (kernel === undefined) throw new Error(`model ${batch.modelId} has no kernel ${batch.kernel}`);
+      const armed = units.length === 1 ? this.#strike(units[0]!) : units;
+      return await kernel.runStep({ ...batch, units: armed }, loaded.device);
+    } catch (error) {
+      // Whose fault it was shows only when each runs alone.
+      if (units.length > 1) return (await eachInTurn(units, (unit) => this.#runGroup(loaded, batch, [unit]))).flat();
+      return [failure(units[0]!, error instanceof DeviceError ? 'runtime_error' : 'kernel_exception', textOf(error))];
+    }
+  }
+
+  /** Applies an armed fault to a unit about to run, if there is one. Test mode only. */
+  #strike(unit: PlannedUnit): readonly PlannedUnit[] {
+    const at = this.#faults.findIndex(({ sessionId }) => sessionId === null || sessionId === unit.sessionId);
+    if (at < 0) return [unit];
+    const [{ fault, hangMs }] = this.#faults.splice(at, 1) as [ArmedFault];
+    switch (fault) {
+      case 'kernel_exception':
+        throw new Error('injected kernel exception');
+      case 'runtime_error': {
+        const inputs = Object.fromEntries(Object.keys(unit.plan.inputs).map((name) => [name, { kind: 'zeros', shape: [3, 3, 3] } as const]));
+        return [{ ...unit, plan: { ...unit.plan, inputs } }];
+      }
+      case 'executor_hang':
+        // Stands still as a long kernel would: the thread reads no messages meanwhile.
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, hangMs);
+        return [unit];
+    }
+  }
+
+  #refusal(unit: PlannedUnit, batch: WorkUnitBatch, cancelled: boolean): StepFailure | null {
+    if (cancelled) return failure(unit, 'cancelled', 'cancelled before it ran');
+    if (this.#loaded === null) return failure(unit, 'runtime_error', `model ${batch.modelId} is not loaded`);
+    if (!this.#pools.has(unit.sessionId)) return failure(unit, 'cancelled', `session ${unit.sessionId} is not attached`);
+    const sleeping = [...this.#asleep].find((tag) => tag === 'weights' || Object.values(unit.plan.outputs).some((output) => output.kind === 'block' && output.memory === tag));
+    if (sleeping !== undefined) return failure(unit, 'runtime_error', `memory ${sleeping} is asleep`);
+    return null;
+  }
+
+  /** Sleeping `kv` or `activations` discards those blocks: a loop rebuilds them from its latents. Sleeping `weights` frees the sessions. */
+  async #sleep(tags: readonly MemoryTag[]): Promise<void> {
+    for (const tag of tags) {
+      this.#asleep.add(tag);
+      if (tag === 'weights') await this.#loaded?.compiled.clear();
+      else if (tag === 'staging') this.#gather.clear();
+      else this.#blocks.releaseMemory(tag);
+    }
+  }
+
+  async #wake(tags: readonly MemoryTag[]): Promise<void> {
+    for (const tag of tags) {
+      if (tag === 'weights' && this.#asleep.has(tag) && this.#loaded !== null) {
+        await compileAll(this.#loaded.compiled, this.#loaded.source, this.#loaded.files);
+      }
+      this.#asleep.delete(tag);
+    }
+  }
+
+  #copyOf(id: number): Float32Array | null {
+    const tensor = this.#blocks.get(id);
+    return tensor === undefined ? null : Float32Array.from(tensor.data as Float32Array, Number);
+  }
+}
+
+async function compileAll(compiled: CompileCache, source: KernelSource, files: readonly ComponentFile[]): Promise<void> {
+  for (const { componentId, path } of files) await compiled.compile(componentId, source.components[componentId]!, path);
+}
+
+async function eachInTurn<T, R>(items: readonly T[], run: (item: T) => Promise<R>): Promise<R[]> {
+  const results: R[] = [];
+  for (const item of items) results.push(await run(item));
+  return results;
+}
+
+function failure({ unitId, epoch }: PlannedUnit, code: StepFailure['code'], message: string): StepFailure {
+  return { ok: false, unitId, epoch, code, message };
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,58 @@
+/** What crosses the port between an `OnnxWorker` (engine thread) and its executor thread: one closed union per direction, plain data only. */
+import type { KernelSource } from '../model/kernels/create_kernels.ts';
+import type { BlockId, MemoryTag, StepResult, WorkUnitBatch } from '../model/work.ts';
+import type { InjectedFault } from '../../streams/messages.ts';
+import type { SharedPoolDescriptor } from '../../streams/shared_pool.ts';
+import type { CostEntry } from './Worker.ts';
+
+/** A component and the graph that holds it. */
+export interface ComponentFile {
+  readonly componentId: string;
+  /** Absolute path. */
+  readonly path: string;
+}
+
+export interface ExecutorOptions {
+  readonly provider: 'cpu' | 'cuda';
+  readonly intraOpThreads: number;
+  readonly batchInvariant: boolean;
+  /** Measured runs per component and batch size at load; 0 measures nothing. */
+  readonly calibrationRuns: number;
+  /** Obeys `fault` messages. */
+  readonly testMode: boolean;
+}
+
+export interface ExecutorStart {
+  /** Cancel words, one per batch in flight: see `CancelWords`. */
+  readonly cancelWords: SharedArrayBuffer;
+  readonly options: ExecutorOptions;
+}
+
+export type ToExecutor =
+  | { readonly type: 'load'; readonly modelId: string; readonly source: KernelSource; readonly files: readonly ComponentFile[] }
+  | { readonly type: 'attach'; readonly sessionId: string; readonly video: SharedPoolDescriptor; readonly audio: SharedPoolDescriptor }
+  | { readonly type: 'detach'; readonly sessionId: string }
+  | { readonly type: 'execute'; readonly batch: WorkUnitBatch; readonly cancelWord: number }
+  | { readonly type: 'release'; readonly blocks: readonly BlockId[] }
+  | { readonly type: 'read'; readonly request: number; readonly blocks: readonly BlockId[] }
+  | { readonly type: 'sleep' | 'wake'; readonly request: number; readonly tags: readonly MemoryTag[] }
+  | { readonly type: 'fault'; readonly fault: ArmedFault }
+  /** Finish what runs, free everything, answer `stopped`. */
+  | { readonly type: 'stop' };
+
+/** Strikes the next unit of a session (or of any, where null). */
+export interface ArmedFault {
+  readonly sessionId: string | null;
+  readonly fault: InjectedFault;
+  /** Of a hang: how long the thread stands still before it runs the unit after all. */
+  readonly hangMs: number;
+}
+
+export type FromExecutor =
+  | { readonly type: 'loaded'; readonly cost: readonly CostEntry[]; readonly runtime: string }
+  | { readonly type: 'load.failed'; readonly message: string; readonly componentId: string | null }
+  | { readonly type: 'results'; readonly batchId: number; readonly results: readonly StepResult[] }
+  /** `blocks` are null where the executor doesn't hold them. */
+  | { readonly type: 'answer'; readonly request: number; readonly blocks: readonly (Float32Array | null)[] }
+  | { readonly type: 'answer.failed'; readonly request: number; readonly message: string }
+  | { readonly type: 'stopped' };
