@@ -1,0 +1,77 @@
+import type { MediaTime90k } from '../streams/media_time.ts';
+
+/** One thing that was asked for, and what the model made of it. */
+export interface Turn {
+  /** Null: the opening, which nobody asked for by a request. */
+  readonly requestId: string | null;
+  readonly prompt: string | null;
+  /** The model's own words, as far as they have come. */
+  readonly plan: string;
+  readonly narration: string;
+  /** Calendar time. */
+  readonly at: string;
+  /** What had been presented when it was asked: earlier frames are what the turn continues from. */
+  readonly presented90k: MediaTime90k;
+  readonly epoch: number;
+  readonly outcome: 'open' | 'applied' | 'superseded' | 'failed';
+}
+
+/** Turns kept; the oldest is dropped beyond that (a person who types a prompt a minute fills this in four hours). */
+export const MAX_TURNS = 256;
+/** Characters of plan and narration kept of each turn. */
+const MAX_WORDS = 2_000;
+
+type MutableTurn = { -readonly [Key in keyof Turn]: Turn[Key] };
+
+/** What a session remembers of what it was asked, in order. */
+export class PromptMemory {
+  readonly #turns: MutableTurn[] = [];
+  #dropped = 0;
+
+  get turns(): readonly Turn[] {
+    return this.#turns;
+  }
+
+  /** How many of the oldest turns are forgotten. */
+  get dropped(): number {
+    return this.#dropped;
+  }
+
+  /** The prompt in force: of the last turn that is not void. */
+  get prompt(): string | null {
+    for (let at = this.#turns.length - 1; at >= 0; at--) {
+      const turn = this.#turns[at]!;
+      if (turn.outcome === 'open' || turn.outcome === 'applied') return turn.prompt;
+    }
+    return null;
+  }
+
+  append(turn: Pick<Turn, 'requestId' | 'prompt' | 'at' | 'presented90k' | 'epoch'>): void {
+    this.#turns.push({ ...turn, plan: '', narration: '', outcome: 'open' });
+    if (this.#turns.length > MAX_TURNS) {
+      this.#turns.shift();
+      this.#dropped += 1;
+    }
+  }
+
+  /** Words of the model for a turn; null is the opening. Words for a forgotten turn are nobody's. */
+  write(requestId: string | null, stream: 'plan' | 'narration', text: string): void {
+    const turn = this.#find(requestId);
+    if (turn) turn[stream] = (turn[stream] + text).slice(0, MAX_WORDS);
+  }
+
+  /** The words of a stream as a whole: replaces what came in pieces. */
+  complete(requestId: string | null, stream: 'plan' | 'narration', text: string): void {
+    const turn = this.#find(requestId);
+    if (turn && text !== '') turn[stream] = text.slice(0, MAX_WORDS);
+  }
+
+  settle(requestId: string | null, outcome: 'applied' | 'superseded' | 'failed'): void {
+    const turn = this.#find(requestId);
+    if (turn?.outcome === 'open') turn.outcome = outcome;
+  }
+
+  #find(requestId: string | null): MutableTurn | undefined {
+    return this.#turns.findLast((turn) => turn.requestId === requestId);
+  }
+}

@@ -1,0 +1,93 @@
+import type { SessionRequest, ServerControlMessage } from '../protocol/channel.ts';
+
+/** Answers to a request. `accepted` comes first, one of the others last; an `error` may be the only one. */
+export type RequestAnswer = Extract<ServerControlMessage, { type: 'accepted' | 'applied' | 'superseded' | 'error' }>;
+
+/** The newest of a kind replaces an older one that is not applied yet. */
+export type RequestKind = 'interrupt' | 'redirect' | 'flow' | 'other';
+
+export interface LedgerEntry {
+  readonly id: string;
+  readonly kind: RequestKind;
+  readonly epoch: number;
+  /** Connection to answer to; null: only those who wait for the id by REST. */
+  connectionId: string | null;
+  readonly answers: RequestAnswer[];
+  /** Connections whose `control` copy has arrived: a fencing request comes on `input` too, and is not answered once per copy. */
+  readonly controlCopies: Set<string | null>;
+  done: boolean;
+}
+
+/** Ids remembered; the oldest settled one is forgotten beyond that. */
+export const MAX_REMEMBERED = 1_024;
+/** Requests without their last answer: more than a person can press. */
+export const MAX_OPEN = 64;
+
+export function requestKind(type: SessionRequest['type'] | 'ping' | 'hello'): RequestKind {
+  switch (type) {
+    case 'interrupt':
+    case 'redirect':
+      return type;
+    case 'pause':
+    case 'resume':
+      return 'flow';
+    default:
+      return 'other';
+  }
+}
+
+/** Every request of a session by id: answered once, and the same again when the id comes again. */
+export class RequestLedger {
+  readonly #entries = new Map<string, LedgerEntry>();
+  #open = 0;
+
+  get(id: string): LedgerEntry | undefined {
+    return this.#entries.get(id);
+  }
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  /** Whether another request can be taken in. */
+  get canAdd(): boolean {
+    return this.#open < MAX_OPEN;
+  }
+
+  /** Throws when the id is known or {@link canAdd} is false: both are the caller's to check first. */
+  add(id: string, kind: RequestKind, epoch: number, connectionId: string | null): LedgerEntry {
+    if (this.#entries.has(id)) throw new Error(`request ${id} is known`);
+    if (!this.canAdd) throw new Error(`${MAX_OPEN} requests are open`);
+    const entry: LedgerEntry = { id, kind, epoch, connectionId, answers: [], controlCopies: new Set(), done: false };
+    this.#entries.set(id, entry);
+    this.#open += 1;
+    this.#forget();
+    return entry;
+  }
+
+  /** Notes an answer. False where the request has had its last one, or this one: then it must not be sent. */
+  answer(entry: LedgerEntry, answer: RequestAnswer): boolean {
+    if (entry.done || entry.answers.some(({ type }) => type === answer.type)) return false;
+    entry.answers.push(answer);
+    if (answer.type !== 'accepted') {
+      entry.done = true;
+      this.#open -= 1;
+    }
+    return true;
+  }
+
+  /** Requests without their last answer, oldest first. */
+  open(): LedgerEntry[] {
+    return [...this.#entries.values()].filter((entry) => !entry.done);
+  }
+
+  #forget(): void {
+    if (this.#entries.size <= MAX_REMEMBERED) return;
+    // Open entries are at most MAX_OPEN, so a settled one is always found.
+    for (const [id, entry] of this.#entries) {
+      if (!entry.done) continue;
+      this.#entries.delete(id);
+      return;
+    }
+  }
+}

@@ -1,0 +1,226 @@
+import { randomInt } from 'node:crypto';
+import type { Clock } from '../observe/clock.ts';
+import type { Logger } from '../observe/log.ts';
+import { TraceRing } from './TraceRing.ts';
+import { SegueError } from '../protocol/errors.ts';
+import type { SessionView } from '../protocol/rest.ts';
+import type { EngineCard, EngineToControl, MediaToControl } from '../streams/messages.ts';
+import { AdmissionQueue, type QueuePlace } from './AdmissionQueue.ts';
+import type { EnginePort, MediaPort } from './ports.ts';
+import { Session, type SessionLimits } from './Session.ts';
+import type { SessionEventLog } from './SessionEventLog.ts';
+import { createId } from './session_ids.ts';
+
+export interface RegistryOptions {
+  readonly engine: EnginePort;
+  readonly media: MediaPort;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly card: EngineCard;
+  /** Programs that the deployment serves; the first is the default. */
+  readonly programs: readonly string[];
+  /** Defaults and upper bounds of what a session may ask for. */
+  readonly limits: SessionLimits;
+  /** Sessions that the server holds, whatever the engine would take. */
+  readonly maxSessions: number;
+  readonly maxWaiting: number;
+}
+
+export interface SessionWish {
+  readonly model?: string | undefined;
+  readonly program?: string | undefined;
+  readonly prompt?: string | undefined;
+  readonly seed?: number | undefined;
+  readonly limits?: { readonly idleMs?: number | undefined; readonly orphanMs?: number | undefined } | undefined;
+  readonly ticket?: string | undefined;
+  readonly stamp?: boolean | undefined;
+  readonly tenant: string;
+}
+
+/** What is left of a session that has ended. */
+interface EndedSession {
+  readonly view: SessionView;
+  readonly events: SessionEventLog;
+}
+
+/** Ended sessions that can still be asked about; the oldest is forgotten beyond that. */
+export const MAX_ENDED = 128;
+
+/** All sessions of the server: created through admission, found by id, fed with what engine and media thread say, ended together. */
+export class SessionRegistry {
+  readonly queue: AdmissionQueue;
+  readonly #options: RegistryOptions;
+  readonly #sessions = new Map<string, Session>();
+  readonly #ended = new Map<string, EndedSession>();
+  readonly #traces = new Map<string, TraceRing>();
+  #admitting = true;
+  #created = 0;
+
+  constructor(options: RegistryOptions) {
+    this.#options = options;
+    this.queue = new AdmissionQueue(options.clock, options.maxWaiting);
+  }
+
+  /** Live sessions, oldest first. */
+  get live(): readonly Session[] {
+    return [...this.#sessions.values()];
+  }
+
+  get views(): readonly SessionView[] {
+    return [...this.live.map(({ view }) => view), ...[...this.#ended.values()].map(({ view }) => view)];
+  }
+
+  get admitting(): boolean {
+    return this.#admitting;
+  }
+
+  /** Sessions opened since the start. */
+  get created(): number {
+    return this.#created;
+  }
+
+  /**
+   * Opens a session, or throws at_capacity with a place in the queue. Whoever waits goes first: a newcomer without a ticket is tried only
+   * when there are more free places than people in line.
+   * Errors: draining, model_not_found, program_not_found, at_capacity, engine_unavailable, timed_out.
+   */
+  async create(wish: SessionWish): Promise<Session> {
+    const { card, programs } = this.#options;
+    if (!this.#admitting) throw new SegueError('draining', 'the server is shutting down');
+    if (wish.model !== undefined && wish.model !== card.modelId) throw new SegueError('model_not_found', `model ${wish.model} is not served here; it has ${card.modelId}`, { param: 'model' });
+    const program = wish.program ?? programs[0];
+    if (program === undefined || !programs.includes(program)) throw new SegueError('program_not_found', `program ${program ?? ''} is not served here; it has ${programs.join(', ')}`, { param: 'program' });
+    const held = wish.ticket === undefined ? null : this.queue.find(wish.ticket);
+    const line = held ? held.position : this.queue.length + 1;
+    if (line > 1 && line > this.#free) throw this.#atCapacity(held);
+    if (held && !this.queue.beginTry(held.ticket)) throw this.#atCapacity(held);
+    try {
+      const session = await this.#open(wish, program);
+      if (held) this.queue.leave(held.ticket);
+      return session;
+    } catch (error) {
+      if (held) this.queue.endTry(held.ticket);
+      if (error instanceof SegueError && error.code === 'at_capacity') throw this.#atCapacity(held);
+      throw error;
+    }
+  }
+
+  /** Throws session_not_found, or session_closed where it is known to have ended. */
+  get(id: string): Session {
+    const session = this.#sessions.get(id);
+    if (session) return session;
+    const ended = this.#ended.get(id);
+    if (ended) throw new SegueError('session_closed', ended.view.reason ?? 'the session is closed');
+    throw new SegueError('session_not_found', `no session ${id.slice(0, 64)}`);
+  }
+
+  /** Also of a session that has ended. Throws session_not_found. */
+  view(id: string): SessionView {
+    return this.#sessions.get(id)?.view ?? this.#lookUpEnded(id).view;
+  }
+
+  /** Also of a session that has ended. Throws session_not_found. */
+  events(id: string): SessionEventLog {
+    return this.#sessions.get(id)?.events ?? this.#lookUpEnded(id).events;
+  }
+
+  /** Also of a session that has ended. Throws session_not_found. */
+  trace(id: string): TraceRing {
+    const trace = this.#traces.get(id);
+    if (!trace) throw new SegueError('session_not_found', `no session ${id.slice(0, 64)}`);
+    return trace;
+  }
+
+  onEngine(message: EngineToControl): void {
+    if (message.type === 'trace') {
+      for (const event of message.events) if (event.sessionId !== undefined) this.#traces.get(event.sessionId)?.push(event);
+    } else if ('sessionId' in message) this.#sessions.get(message.sessionId)?.onEngine(message);
+  }
+
+  onMedia(message: MediaToControl): void {
+    if ('sessionId' in message) this.#sessions.get(message.sessionId)?.onMedia(message);
+  }
+
+  stopAdmitting(): void {
+    this.#admitting = false;
+  }
+
+  /** Tells all clients, then ends all sessions. Resolves when each is closed. Idempotent. */
+  async closeAll(reason: string): Promise<void> {
+    this.stopAdmitting();
+    await Promise.all(this.live.map((session) => session.close(reason)));
+  }
+
+  goaway(deadlineMs: number, reason: string): void {
+    for (const session of this.live) session.goaway(deadlineMs, reason);
+  }
+
+  async failAll(error: SegueError): Promise<void> {
+    this.stopAdmitting();
+    await Promise.all(this.live.map((session) => session.fail(error)));
+  }
+
+  /** Places that nobody has, as far as is known here; the engine decides. */
+  get #free(): number {
+    return Math.min(this.#options.card.maxSessions, this.#options.maxSessions) - this.#sessions.size;
+  }
+
+  async #open(wish: SessionWish, program: string): Promise<Session> {
+    const { engine, media, clock, log, card, limits, maxSessions } = this.#options;
+    if (this.#sessions.size >= maxSessions) throw new SegueError('at_capacity', `the server holds at most ${maxSessions} sessions`);
+    const id = createId('ses');
+    const idleMs = Math.min(limits.idleMs, wish.limits?.idleMs ?? limits.idleMs);
+    const session = new Session({
+      id,
+      card,
+      program,
+      seed: wish.seed ?? randomInt(0x7fffffff),
+      prompt: wish.prompt ?? null,
+      tenant: wish.tenant,
+      stamp: wish.stamp === true,
+      // A session with a short time-out is still warned: at most half of it before the end.
+      limits: { idleMs, idleWarningMs: Math.min(limits.idleWarningMs, idleMs / 2), orphanMs: Math.min(limits.orphanMs, wish.limits?.orphanMs ?? limits.orphanMs) },
+      engine,
+      media,
+      clock,
+      log: log.child({ sessionId: id }),
+    });
+    this.#sessions.set(id, session);
+    this.#traces.set(id, new TraceRing());
+    try {
+      await session.open();
+    } catch (error) {
+      // Its clean-up goes on; a refused session leaves nothing to ask about.
+      void session.fail(error instanceof SegueError ? error : new SegueError('internal', 'the session could not be opened', { cause: error })).then(() => {
+        this.#sessions.delete(id);
+        this.#traces.delete(id);
+      });
+      throw error;
+    }
+    this.#created += 1;
+    session.events.subscribe(() => undefined, () => this.#retire(session));
+    return session;
+  }
+
+  #retire(session: Session): void {
+    if (!this.#sessions.delete(session.id)) return;
+    this.#ended.set(session.id, { view: session.view, events: session.events });
+    if (this.#ended.size <= MAX_ENDED) return;
+    const [oldest] = this.#ended.keys();
+    if (oldest === undefined) return;
+    this.#ended.delete(oldest);
+    this.#traces.delete(oldest);
+  }
+
+  #lookUpEnded(id: string): EndedSession {
+    const ended = this.#ended.get(id);
+    if (!ended) throw new SegueError('session_not_found', `no session ${id.slice(0, 64)}`);
+    return ended;
+  }
+
+  #atCapacity(held: QueuePlace | null): SegueError {
+    const place = held ?? this.queue.join();
+    if (!place) return new SegueError('at_capacity', 'all places are taken, and the queue is full', { retryAfterMs: 10_000 });
+    return new SegueError('at_capacity', `all places are taken; number ${place.position} in the queue`, place);
+  }
+}

@@ -1,0 +1,268 @@
+import type { Clock, Timer } from '../observe/clock.ts';
+import type { ControlMessage, InputMessage, SessionRequest } from '../protocol/channel.ts';
+import { fences } from '../protocol/channel.ts';
+import { parseChannelMessage } from '../protocol/channel_parser.ts';
+import { SegueError, type ErrorBody } from '../protocol/errors.ts';
+import type { EngineRequest, EngineToControl, MediaToControl } from '../streams/messages.ts';
+import { RequestLedger, requestKind, type LedgerEntry, type RequestAnswer } from './RequestLedger.ts';
+
+/** From `accepted` to the last answer. */
+export const REQUEST_WATCHDOG_MS = 5_000;
+/** REST callers that wait for answers at once. */
+export const MAX_WAITERS = 64;
+
+export type ChannelMessage = Extract<MediaToControl, { type: 'channel.message' }>;
+type Applied = Extract<EngineToControl, { type: 'request.applied' }>;
+type EngineRequestBody = EngineRequest extends infer R ? (R extends unknown ? Omit<R, 'type' | 'sessionId' | 'requestId' | 'epoch' | 'conditioningVersion'> : never) : never;
+
+/** What the requests of a session need of it. */
+export interface RequestHost {
+  readonly clock: Clock;
+  /** The epoch word. */
+  readonly epoch: number;
+  readonly presented90k: number;
+  /** Why no request can be taken now, or null. */
+  refusal(): SegueError | null;
+  mayDrive(connectionId: string | null): boolean;
+  toEngine(request: EngineRequest): void;
+  /** Hands a message to the media thread, which alone fences. False: it is gone. */
+  inject(text: string): boolean;
+  toConnection(connectionId: string, answer: RequestAnswer): void;
+  readonly sessionId: string;
+  onHello(connectionId: string, hello: Extract<ControlMessage, { type: 'hello' }>): void;
+  onActivity(): void;
+  onAccepted(request: SessionRequest, entry: LedgerEntry, conditioningVersion: number, held90k: number | null): void;
+  /** Each answer, as it is given. */
+  onAnswer(entry: LedgerEntry, answer: RequestAnswer): void;
+}
+
+interface Waiter {
+  readonly until: 'accepted' | 'settled';
+  readonly resolve: (answer: RequestAnswer) => void;
+  readonly reject: (error: SegueError) => void;
+  watchdog: Timer;
+}
+
+/**
+ * The life of a session's requests: parsed, checked, accepted, handed to the engine, answered. Every id is answered once; newest wins per kind;
+ * a watchdog ends what the engine never answers; an epoch that was raised for a request which turns out void is adopted, so that nothing stalls.
+ */
+export class SessionRequests {
+  readonly #host: RequestHost;
+  readonly #ledger = new RequestLedger();
+  readonly #watchdogs = new Map<string, Timer>();
+  readonly #waiters = new Map<string, Set<Waiter>>();
+  #numWaiters = 0;
+  #conditioningVersion = 0;
+  #closed = false;
+
+  constructor(host: RequestHost) {
+    this.#host = host;
+  }
+
+  get conditioningVersion(): number {
+    return this.#conditioningVersion;
+  }
+
+  get remembered(): number {
+    return this.#ledger.size;
+  }
+
+  /** A message of a data channel, a WebSocket or REST, after the media thread has fenced it where it fences. Never throws. */
+  receive(message: ChannelMessage): void {
+    if (this.#closed || message.channel === 'state') return;
+    const parsed = parseChannelMessage(message.channel, message.text);
+    if ('error' in parsed) return this.#refuse(message, parsed.re, parsed.error);
+    const request: ControlMessage | InputMessage = parsed.message;
+    switch (request.type) {
+      case 'action':
+      case 'position':
+        return; // the media thread's business; what it forwards is only for the record
+      case 'hello':
+        if (message.connectionId !== null) this.#host.onHello(message.connectionId, request);
+        return;
+      case 'ping':
+        if (message.connectionId !== null) this.#host.toConnection(message.connectionId, { type: 'accepted', re: request.id, epoch: this.#host.epoch, conditioningVersion: this.#conditioningVersion });
+        return;
+      default:
+        return this.#request(message, request);
+    }
+  }
+
+  /**
+   * A request by REST: goes to the media thread first, like every other. Resolves with `accepted` or, `until: 'settled'`, with the last answer.
+   * Rejects with what the request was refused with, or timed_out.
+   */
+  submit(request: SessionRequest, until: 'accepted' | 'settled'): Promise<RequestAnswer> {
+    const refusal = this.#host.refusal();
+    if (refusal) return Promise.reject(refusal);
+    const known = this.#ledger.get(request.id);
+    const answer = known && (until === 'settled' ? (known.done ? known.answers.at(-1) : undefined) : known.answers[0]);
+    if (answer) return answer.type === 'error' ? Promise.reject(errorOf(answer.error)) : Promise.resolve(answer);
+    if (this.#numWaiters >= MAX_WAITERS) return Promise.reject(new SegueError('rate_limited', `${MAX_WAITERS} calls are waiting for this session`, { retryAfterMs: 1_000 }));
+    const { promise, resolve, reject } = Promise.withResolvers<RequestAnswer>();
+    const { clock } = this.#host;
+    const waiter: Waiter = {
+      until,
+      resolve,
+      reject,
+      // A little longer than the request's own, so that its answer is what the caller gets.
+      watchdog: clock.schedule(clock.now() + REQUEST_WATCHDOG_MS + 500, () => {
+        this.#forgetWaiter(request.id, waiter);
+        reject(new SegueError('timed_out', `no answer within ${REQUEST_WATCHDOG_MS} ms`));
+      }),
+    };
+    const waiters = this.#waiters.get(request.id) ?? new Set();
+    this.#waiters.set(request.id, waiters.add(waiter));
+    this.#numWaiters += 1;
+    if (!known && !this.#host.inject(JSON.stringify(request))) {
+      this.#forgetWaiter(request.id, waiter);
+      reject(new SegueError('engine_unavailable', 'the media thread is gone'));
+    }
+    return promise;
+  }
+
+  onApplied(message: Applied): void {
+    const entry = this.#ledger.get(message.requestId);
+    if (!entry) return;
+    const { how, epoch, conditioningVersion, chunk, step, media90k, predictedMs, elapsedMs, warnings } = message;
+    this.#answer(entry, { type: 'applied', re: entry.id, how, epoch, conditioningVersion, chunk, step, media90k, predictedMs, elapsedMs, warnings: [...warnings] });
+  }
+
+  onSuperseded(requestId: string, by: string): void {
+    const entry = this.#ledger.get(requestId);
+    if (entry) this.#answer(entry, { type: 'superseded', re: entry.id, by });
+  }
+
+  onFailed(requestId: string, error: ErrorBody): void {
+    const entry = this.#ledger.get(requestId);
+    if (entry) this.#answer(entry, { type: 'error', re: entry.id, error });
+  }
+
+  /** Ends every open request and every waiting caller. Idempotent. */
+  close(error: SegueError): void {
+    if (this.#closed) return;
+    for (const entry of this.#ledger.open()) this.#answer(entry, { type: 'error', re: entry.id, error: error.toBody() });
+    this.#closed = true;
+    for (const watchdog of this.#watchdogs.values()) watchdog.cancel();
+    this.#watchdogs.clear();
+    for (const [id, waiters] of [...this.#waiters]) {
+      for (const waiter of [...waiters]) {
+        this.#forgetWaiter(id, waiter);
+        waiter.reject(error);
+      }
+    }
+  }
+
+  #request(message: ChannelMessage, request: SessionRequest): void {
+    if (!this.#host.mayDrive(message.connectionId)) return this.#refuse(message, request.id, new SegueError('forbidden', 'this connection may watch, not drive'));
+    const known = this.#ledger.get(request.id);
+    if (known) return this.#repeat(message, known);
+    const refusal = this.#host.refusal();
+    if (refusal) return this.#refuse(message, request.id, refusal);
+    if (!this.#ledger.canAdd) return this.#refuse(message, request.id, new SegueError('rate_limited', 'too many requests are unanswered', { retryAfterMs: 1_000 }));
+    if (fences(request) && message.fencedEpoch === null) {
+      // The media thread remembers the id, this thread does not: older than what is remembered.
+      return this.#refuse(message, request.id, new SegueError('conflict', 'this id was used before', { param: 'id' }));
+    }
+    this.#host.onActivity();
+    this.#accept(message, request);
+  }
+
+  #accept(message: ChannelMessage, request: SessionRequest): void {
+    const kind = requestKind(request.type);
+    const epoch = message.fencedEpoch ?? this.#host.epoch;
+    for (const older of this.#ledger.open()) {
+      // An interrupt voids the redirect that it interrupts; otherwise the newest of a kind wins.
+      if (older.kind === kind || (kind === 'interrupt' && older.kind === 'redirect')) this.#answer(older, { type: 'superseded', re: older.id, by: request.id });
+    }
+    const entry = this.#ledger.add(request.id, kind, epoch, message.connectionId);
+    if (message.channel === 'control') entry.controlCopies.add(message.connectionId);
+    if (request.type === 'redirect') this.#conditioningVersion += 1;
+    const held90k = message.held?.media90k ?? null;
+    const { clock } = this.#host;
+    this.#watchdogs.set(
+      entry.id,
+      clock.schedule(clock.now() + REQUEST_WATCHDOG_MS, () => {
+        this.#answer(entry, { type: 'error', re: entry.id, error: new SegueError('timed_out', `not applied within ${REQUEST_WATCHDOG_MS} ms`).toBody() });
+      }),
+    );
+    this.#answer(entry, { type: 'accepted', re: entry.id, epoch, conditioningVersion: this.#conditioningVersion, ...(held90k === null ? {} : { held90k }) });
+    this.#host.onAccepted(request, entry, this.#conditioningVersion, held90k);
+    this.#toEngine(entry.id, epoch, engineRequest(request, held90k ?? this.#host.presented90k));
+  }
+
+  /** The same id again: the same answers again, once per copy that asks for them. */
+  #repeat(message: ChannelMessage, entry: LedgerEntry): void {
+    if (message.fencedEpoch !== null) this.#adopt(entry.id, message.fencedEpoch, message.held?.media90k);
+    if (message.channel !== 'control' || message.connectionId === null) return;
+    const firstCopy = entry.connectionId === message.connectionId && !entry.controlCopies.has(message.connectionId);
+    entry.controlCopies.add(message.connectionId);
+    // Answers that are still to come go to whoever asked last: after a rejoin the old connection is nobody's.
+    entry.connectionId = message.connectionId;
+    if (firstCopy) return;
+    for (const answer of entry.answers) this.#host.toConnection(message.connectionId, answer);
+  }
+
+  /** Not remembered: the same id may be tried again. */
+  #refuse(message: ChannelMessage, re: string | null, error: SegueError): void {
+    const answer: RequestAnswer = { type: 'error', ...(re === null ? {} : { re }), error: error.toBody() };
+    if (message.fencedEpoch !== null) this.#adopt(re ?? 'unusable', message.fencedEpoch, message.held?.media90k);
+    // The copies on `input` repeat one on `control`, which gets the answer.
+    if (message.connectionId !== null && message.channel === 'control') this.#host.toConnection(message.connectionId, answer);
+    if (re !== null) this.#tellWaiters(re, answer);
+  }
+
+  #adopt(requestId: string, epoch: number, held90k: number | undefined): void {
+    this.#toEngine(requestId, epoch, { request: 'adopt', presented90k: held90k ?? this.#host.presented90k });
+  }
+
+  #toEngine(requestId: string, epoch: number, body: EngineRequestBody): void {
+    this.#host.toEngine({ type: 'session.request', sessionId: this.#host.sessionId, requestId, epoch, conditioningVersion: this.#conditioningVersion, ...body });
+  }
+
+  #answer(entry: LedgerEntry, answer: RequestAnswer): void {
+    if (this.#closed || !this.#ledger.answer(entry, answer)) return;
+    if (entry.done) {
+      this.#watchdogs.get(entry.id)?.cancel();
+      this.#watchdogs.delete(entry.id);
+    }
+    if (entry.connectionId !== null) this.#host.toConnection(entry.connectionId, answer);
+    this.#host.onAnswer(entry, answer);
+    this.#tellWaiters(entry.id, answer);
+  }
+
+  #tellWaiters(id: string, answer: RequestAnswer): void {
+    for (const waiter of [...(this.#waiters.get(id) ?? [])]) {
+      if (answer.type === 'accepted' && waiter.until === 'settled') continue;
+      this.#forgetWaiter(id, waiter);
+      if (answer.type === 'error') waiter.reject(errorOf(answer.error));
+      else waiter.resolve(answer);
+    }
+  }
+
+  #forgetWaiter(id: string, waiter: Waiter): void {
+    waiter.watchdog.cancel();
+    const waiters = this.#waiters.get(id);
+    if (!waiters?.delete(waiter)) return;
+    this.#numWaiters -= 1;
+    if (waiters.size === 0) this.#waiters.delete(id);
+  }
+}
+
+function engineRequest(request: SessionRequest, presented90k: number): EngineRequestBody {
+  switch (request.type) {
+    case 'interrupt':
+      return { request: 'interrupt', presented90k };
+    case 'redirect':
+      return { request: 'redirect', prompt: request.prompt, seamless: request.seamless === true, presented90k };
+    case 'pause':
+      return { request: 'pause' };
+    case 'resume':
+      return { request: 'resume' };
+  }
+}
+
+function errorOf({ code, message, param, retryAfterMs }: ErrorBody): SegueError {
+  return new SegueError(code, message, { ...(param === undefined ? {} : { param }), ...(retryAfterMs === undefined ? {} : { retryAfterMs }) });
+}
