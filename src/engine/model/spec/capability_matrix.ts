@@ -14,13 +14,11 @@ export const CAPABILITIES = [
 ] as const;
 export type Capability = (typeof CAPABILITIES)[number];
 
+const loopIds = Type.Array(Type.String(), { minItems: 1 });
+
 /** What the model can do, each backed by the loops that do it: a capability without a loop can't be declared. */
 export const CapabilityMatrix = Type.Partial(
-  Type.Object(Object.fromEntries(CAPABILITIES.map((name) => [name, Type.Array(Type.String(), { minItems: 1 })])) as Record<Capability, ReturnType<typeof loops>>),
+  Type.Object(Object.fromEntries(CAPABILITIES.map((name) => [name, loopIds])) as Record<Capability, typeof loopIds>),
   { additionalProperties: false },
 );
 export type CapabilityMatrix = Static<typeof CapabilityMatrix>;
-
-function loops() {
-  return Type.Array(Type.String(), { minItems: 1 });
-}

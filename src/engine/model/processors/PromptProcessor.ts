@@ -1,0 +1,205 @@
+import { SegueError } from '../../../protocol/errors.ts';
+import { philox4x32 } from '../philox.ts';
+import { AuthoringFile } from '../spec/authoring_file.ts';
+import type { ModelSpec } from '../spec/model_spec.ts';
+import { PhraseMatcher } from './PhraseMatcher.ts';
+import { ProcessorFile, VocabularyFile } from './processor_files.ts';
+
+/** Index of the value of each attribute, by attribute name, for example `{ place: 2, time: 3, weather: 1 }`. */
+export type Attributes = Readonly<Record<string, number>>;
+
+export interface ParsedPrompt {
+  /** What to tell the director, in its own words: one edit for one or two phrases, two for three. Each is a pass of its own. */
+  readonly edits: readonly string[];
+  /** The attributes that the text names, read without the director. */
+  readonly changes: Attributes;
+  /** Words and phrases that had no effect: unknown ones, and ones that a later phrase replaced. */
+  readonly warnings: readonly string[];
+}
+
+export interface DirectorPlan {
+  readonly attributes: Attributes;
+  /** The new state in words. */
+  readonly planText: string;
+  readonly narration: string;
+}
+
+/**
+ * Text in and out of the `drive` model: free text → edits that its director knows, its tokens → state and narration, state → prompt ids.
+ * Pure and synchronous; made once per model.
+ */
+export class PromptProcessor {
+  readonly #vocabulary: VocabularyFile;
+  readonly #rules: ProcessorFile;
+  readonly #ids: ReadonlyMap<string, number>;
+  readonly #matcher: PhraseMatcher;
+
+  /** @throws {SpecError} a file is missing or malformed, or uses a word that the vocabulary lacks. */
+  static load(spec: ModelSpec, processorId = 'prompt'): PromptProcessor {
+    const processor = spec.processors[processorId];
+    if (processor === undefined) throw new TypeError(`model ${spec.modelId} has no processor ${processorId}`);
+    const vocabulary = AuthoringFile.read(spec.modelDir, processor.vocabulary, VocabularyFile);
+    const rules = AuthoringFile.read(spec.modelDir, processor.rules, ProcessorFile);
+    checkWords(vocabulary, rules);
+    for (const [key, component] of [['prompt', processor.encoder], ['director', processor.director]] as const) {
+      const length = spec.components[component]!.inputs['ids']?.shape[1];
+      if (length !== rules.value.max_words[key]) throw rules.fault(['max_words', key], `length of ${component}.ids`, length, rules.value.max_words[key]);
+    }
+    return new PromptProcessor(vocabulary.value, rules.value);
+  }
+
+  private constructor(vocabulary: VocabularyFile, rules: ProcessorFile) {
+    this.#vocabulary = vocabulary;
+    this.#rules = rules;
+    this.#ids = new Map(vocabulary.words.map((word, id) => [word, id]));
+    this.#matcher = new PhraseMatcher(rules, this.#ids);
+  }
+
+  /** Words that a prompt may use with effect: the vocabulary without its special words, and the aliases. */
+  get words(): readonly string[] {
+    const special = new Set<number>(Object.values(this.#vocabulary.special));
+    return [...this.#vocabulary.words.filter((_, id) => !special.has(id)), ...Object.keys(this.#rules.aliases)];
+  }
+
+  /** Ends the director's text. */
+  get endIds(): readonly number[] {
+    return [this.#vocabulary.special.eos];
+  }
+
+  /** @throws {SegueError} `prompt_not_understood`: the text names no attribute. */
+  parse(text: string): ParsedPrompt {
+    const { found, unknown } = this.#matcher.match(text);
+    const latest = new Map(found.map((match) => [match.attribute, match]));
+    if (latest.size === 0) {
+      throw new SegueError('prompt_not_understood', `nothing in this prompt is known to the model; it knows ${this.#examples()}`, { param: 'prompt' });
+    }
+    // In the order said, the replaced ones left out.
+    const kept = found.filter((match) => latest.get(match.attribute) === match);
+    const replaced = found.filter((match) => !kept.includes(match)).map(({ phrase }) => phrase);
+    const edits: string[] = [];
+    for (let at = 0; at < kept.length; at += 2) {
+      const [a, b] = [kept[at]!.phrase, kept[at + 1]?.phrase];
+      const { one, two } = this.#rules.edit_templates;
+      edits.push(b === undefined ? fill(one, { a }) : fill(two, { a, b }));
+    }
+    return { edits, changes: Object.fromEntries(kept.map(({ attribute, value }) => [attribute, value])), warnings: [...unknown, ...replaced] };
+  }
+
+  /** What the director continues: `<bos> state <sep> edit <eos>`. */
+  directorInput(attributes: Attributes, edit: string): readonly number[] {
+    const { bos, eos, sep } = this.#vocabulary.special;
+    return [bos, ...this.#encode(this.#stateText(attributes)), sep, ...this.#encode(edit), eos];
+  }
+
+  /** The director's answer `state <sep> narration <eos>`, or null where it isn't one. */
+  readDirector(tokens: readonly number[]): DirectorPlan | null {
+    const { sep, eos } = this.#vocabulary.special;
+    const middle = tokens.indexOf(sep);
+    const end = tokens.indexOf(eos);
+    if (middle < 0 || end < middle) return null;
+    const planText = this.#decode(tokens.slice(0, middle));
+    const attributes = this.#readState(planText);
+    return attributes === null ? null : { attributes, planText, narration: this.#decode(tokens.slice(middle + 1, end)) };
+  }
+
+  promptText(attributes: Attributes): string {
+    return fill(this.#rules.prompt_template, this.#canonical(attributes));
+  }
+
+  /** `<bos>`, words, padding, as the text encoder takes them. */
+  promptIds(attributes: Attributes): readonly number[] {
+    const { bos, pad } = this.#vocabulary.special;
+    const length = this.#rules.max_words.prompt;
+    const ids = [bos, ...this.#encode(this.promptText(attributes))].slice(0, length);
+    return [...ids, ...Array<number>(length - ids.length).fill(pad)];
+  }
+
+  /** Entry of the start bank: attributes as digits, the last one fastest. */
+  bankIndex(attributes: Attributes): number {
+    return this.#rules.attributes.reduce((index, { name, values }) => index * values.length + this.#valueOf(attributes, name), 0);
+  }
+
+  /** A state drawn from a seed; the same seed, the same state. */
+  attributesFromSeed(seed: number): Attributes {
+    const words = new Uint32Array(4);
+    return Object.fromEntries(
+      this.#rules.attributes.map(({ name, values }, index) => {
+        philox4x32([index, 0, 0, 0], [seed | 0, 0x5e9e], words);
+        return [name, words[0]! % values.length];
+      }),
+    );
+  }
+
+  #stateText(attributes: Attributes): string {
+    return Object.values(this.#canonical(attributes)).join(' ');
+  }
+
+  /** Reads canonical phrases, one per attribute, in order and with nothing between. */
+  #readState(text: string): Attributes | null {
+    const attributes: Record<string, number> = {};
+    let rest = `${text} `;
+    for (const { name, values } of this.#rules.attributes) {
+      const value = values.findIndex(({ canonical }) => rest.startsWith(`${canonical} `));
+      if (value < 0) return null;
+      attributes[name] = value;
+      rest = rest.slice(values[value]!.canonical.length + 1);
+    }
+    return rest === '' ? attributes : null;
+  }
+
+  #canonical(attributes: Attributes): Record<string, string> {
+    return Object.fromEntries(this.#rules.attributes.map(({ name, values }) => [name, values[this.#valueOf(attributes, name)]!.canonical]));
+  }
+
+  #valueOf(attributes: Attributes, name: string): number {
+    const value = attributes[name];
+    const count = this.#rules.attributes.find((attribute) => attribute.name === name)!.values.length;
+    if (value === undefined || !Number.isInteger(value) || value < 0 || value >= count) throw new TypeError(`attribute ${name} is 0 to ${count - 1}, got ${value}`);
+    return value;
+  }
+
+  #encode(text: string): number[] {
+    return text.split(' ').filter((word) => word !== '').map((word) => {
+      const id = this.#ids.get(word);
+      if (id === undefined) throw new TypeError(`the model doesn't know the word "${word}"`);
+      return id;
+    });
+  }
+
+  #decode(ids: readonly number[]): string {
+    return ids.map((id) => this.#vocabulary.words[id] ?? '').join(' ');
+  }
+
+  #examples(): string {
+    return this.#rules.attributes.map(({ name, values }) => `${name} (${values.map(({ canonical }) => canonical).join(', ')})`).join(', ');
+  }
+}
+
+function fill(template: string, values: Readonly<Record<string, string>>): string {
+  return template.replace(/\{(\w+)\}/g, (_, name: string) => values[name] ?? '');
+}
+
+/** Every word that the rules can produce must have an id. */
+function checkWords(vocabulary: AuthoringFile<VocabularyFile>, rules: AuthoringFile<ProcessorFile>): void {
+  const words = new Set(vocabulary.value.words);
+  const check = (path: readonly (string | number)[], text: string) => {
+    const missing = text.split(' ').find((word) => !/^\{\w+\}$/.test(word) && !words.has(word));
+    if (missing !== undefined) throw rules.fault(path, 'word is not in the vocabulary', vocabulary.name, missing);
+  };
+  const phrases = new Set<string>();
+  for (const [index, { values }] of rules.value.attributes.entries()) {
+    for (const [at, value] of values.entries()) {
+      for (const [which, phrase] of value.phrases.entries()) {
+        check(['attributes', index, 'values', at, 'phrases', which], phrase);
+        phrases.add(phrase);
+      }
+      if (!value.phrases.includes(value.canonical)) throw rules.fault(['attributes', index, 'values', at, 'canonical'], 'canonical phrase is not among the phrases', value.phrases, value.canonical);
+    }
+  }
+  for (const [alias, phrase] of Object.entries(rules.value.aliases)) {
+    if (!phrases.has(phrase)) throw rules.fault(['aliases', alias], 'alias of an unknown phrase', [...phrases], phrase);
+  }
+  check(['prompt_template'], rules.value.prompt_template);
+  check(['edit_templates', 'one'], rules.value.edit_templates.one);
+  check(['edit_templates', 'two'], rules.value.edit_templates.two);
+}
