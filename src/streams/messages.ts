@@ -167,6 +167,8 @@ export type ControlToMedia =
   /** The receiver of this connection lost a picture: the next one it gets should be a keyframe (rate-limited). */
   | { readonly type: 'connection.keyframe'; readonly sessionId: string; readonly connectionId: string }
   | { readonly type: 'connection.close'; readonly sessionId: string; readonly connectionId: string }
+  /** So many `relay.media` of the connection were taken; bounds what is under way to a control thread that is blocked. */
+  | { readonly type: 'relay.taken'; readonly sessionId: string; readonly connectionId: string; readonly count: number }
   | { readonly type: 'channel.send'; readonly sessionId: string; readonly connectionId: string; readonly channel: ChannelLabel; readonly text: string }
   /** A message that came in by WebSocket or REST: handled exactly as if it had come over a data channel. */
   | { readonly type: 'channel.inject'; readonly sessionId: string; readonly connectionId: string | null; readonly channel: ChannelLabel; readonly text: string }
@@ -219,4 +221,16 @@ export interface MediaStats {
   readonly bytesSent: number;
   readonly keyFrames: number;
   readonly encodeMsTotal: number;
+  /** Frames whose successor was due as well, or that no keyframe could be sent for. */
+  readonly framesSkipped?: number;
+  /** Times a frame was due and none was there. */
+  readonly underruns?: number;
+  readonly fences?: number;
+  readonly messagesRefused?: number;
+  /** `relay.media` not sent because the control thread had not taken those before. */
+  readonly relayDropped?: number;
+  /** Largest skew of sound and picture at the source since the last report, milliseconds. */
+  readonly lipSyncMaxMs?: number;
+  /** Largest delay from a frame's due time to its packets, milliseconds, since the last report. */
+  readonly lateMaxMs?: number;
 }

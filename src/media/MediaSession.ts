@@ -1,0 +1,360 @@
+import type { Clock } from '../observe/clock.ts';
+import type { Logger } from '../observe/log.ts';
+import type { FrameNotice } from '../protocol/channel.ts';
+import { SegueError } from '../protocol/errors.ts';
+import type { ChannelLabel, HeldPosition, MediaToControl, MediaToEngine, SessionChannels } from '../streams/messages.ts';
+import type { MediaEvent } from '../streams/media_events.ts';
+import { frameDuration90k, type MediaFormat } from '../streams/media_time.ts';
+import { SessionWords } from '../streams/session_words.ts';
+import { SharedPool } from '../streams/shared_pool.ts';
+import { BitrateControl } from './BitrateControl.ts';
+import { ChannelGate, type FencingRequest } from './ChannelGate.ts';
+import { HeldInput } from './HeldInput.ts';
+import type { OpusEncoder, VpxEncoder } from './native.ts';
+import type { MediaOptions } from './options.ts';
+import type { Peer, PeerState } from './Peer.ts';
+import { PicturePump, type LeavingPicture } from './PicturePump.ts';
+import { PresentedTracker } from './PresentedTracker.ts';
+import { RtpClock } from './RtpClock.ts';
+import { SessionCounters } from './SessionCounters.ts';
+import { SoundPump, type LeavingSound } from './SoundPump.ts';
+import { Timeline } from './Timeline.ts';
+
+/** Ids of fencing requests that are remembered, per session. */
+const FENCED_IDS_KEPT = 1024;
+/** A notice goes with every change and with every twelfth frame besides. */
+const NOTICE_INTERVAL_FRAMES = 12;
+const POSITION_INTERVAL_MS = 250;
+
+/** Where a session's messages go; ports in the thread, lists in tests. */
+export interface MediaSinks {
+  toEngine(message: MediaToEngine): void;
+  toControl(message: MediaToControl): void;
+}
+
+export interface MediaSessionDeps {
+  readonly sessionId: string;
+  readonly channels: SessionChannels;
+  readonly format: MediaFormat;
+  readonly stamped: boolean;
+  readonly clock: Clock;
+  readonly rtp: RtpClock;
+  readonly pictureEncoder: VpxEncoder;
+  readonly soundEncoder: OpusEncoder;
+  readonly sinks: MediaSinks;
+  readonly options: MediaOptions;
+  readonly log: Logger;
+}
+
+interface Connection {
+  readonly peer: Peer;
+  readonly drives: boolean;
+}
+
+/**
+ * One session on the media thread: fences where the request arrives, lets pictures and sound go in step, encodes them once for all
+ * its connections, and knows what the driver has seen. Free of threads and sockets.
+ */
+export class MediaSession {
+  readonly sessionId: string;
+  readonly counters = new SessionCounters();
+  readonly #deps: MediaSessionDeps;
+  readonly #clock: Clock;
+  readonly #words: SessionWords;
+  readonly #videoPool: SharedPool;
+  readonly #audioPool: SharedPool;
+  readonly #timeline = new Timeline();
+  readonly #pictures: PicturePump;
+  readonly #sounds: SoundPump;
+  readonly #presented: PresentedTracker;
+  readonly #gate: ChannelGate;
+  readonly #input: HeldInput;
+  readonly #bitrate: BitrateControl;
+  readonly #connections = new Map<string, Connection>();
+  readonly #fencedIds = new Set<string>();
+  #noticed: FrameNotice | null = null;
+  #sinceNotice = 0;
+  #flowing: number | null = null;
+  #positionMs = -Infinity;
+  #closed = false;
+
+  constructor(deps: MediaSessionDeps) {
+    this.sessionId = deps.sessionId;
+    this.#deps = deps;
+    this.#clock = deps.clock;
+    this.#words = new SessionWords(deps.channels.words);
+    this.#videoPool = SharedPool.attach(deps.channels.video);
+    this.#audioPool = SharedPool.attach(deps.channels.audio);
+    this.#presented = new PresentedTracker(this.#words.epoch, frameDuration90k(deps.format));
+    this.#gate = new ChannelGate(deps.options.limits);
+    this.#input = new HeldInput(deps.clock, this.#words);
+    this.#bitrate = new BitrateControl(deps.options.bitrate);
+    const shared = { clock: deps.clock, rtp: deps.rtp, words: this.#words, timeline: this.#timeline, stamped: deps.stamped };
+    this.#pictures = new PicturePump({
+      ...shared,
+      pool: this.#videoPool,
+      format: deps.format,
+      encoder: deps.pictureEncoder,
+      events: {
+        anchored: () => deps.sinks.toEngine({ type: 'media.anchored', sessionId: this.sessionId }),
+        leave: (picture) => this.#sendPicture(picture),
+        failed: (error, fatal) => this.#encoderFailed(error, fatal),
+      },
+    });
+    this.#sounds = new SoundPump({ ...shared, sampleRate: deps.format.audioSampleRate, encoder: deps.soundEncoder, leave: (sound) => this.#sendSound(sound) });
+  }
+
+  get connections(): ReadonlyMap<string, Connection> {
+    return this.#connections;
+  }
+
+  get rtp(): RtpClock {
+    return this.#deps.rtp;
+  }
+
+  get presented90k(): number {
+    return this.#presented.presented90k;
+  }
+
+  get sent90k(): number {
+    return this.#presented.sent90k;
+  }
+
+  get pictures(): PicturePump {
+    return this.#pictures;
+  }
+
+  get sounds(): SoundPump {
+    return this.#sounds;
+  }
+
+  // ------------------------------------------------------------------ from the engine
+
+  /** Takes over the slot of a chunk, whatever becomes of it. */
+  media(event: MediaEvent): void {
+    if (event.type !== 'media.chunk') return; // the format came with `session.open`; a completed stream plays out what is queued
+    this.#observeEpoch();
+    if (event.kind === 'video') {
+      this.#pictures.push(event, this.#videoPool);
+      return;
+    }
+    if (!this.#closed) {
+      const bytes = this.#audioPool.bytes(event.slot);
+      this.#sounds.push(event.start90k, event.epoch, new Int16Array(bytes.buffer, bytes.byteOffset, Math.min(event.samples, bytes.byteLength >> 1)));
+    }
+    this.#audioPool.release(event.slot);
+  }
+
+  // ------------------------------------------------------------------ connections
+
+  attach(peer: Peer, drives: boolean): void {
+    if (this.#closed) throw new SegueError('session_closed', `session ${this.sessionId} is closed`);
+    this.#connections.set(peer.connectionId, { peer, drives });
+  }
+
+  peerState(connectionId: string, state: PeerState): void {
+    if (state === 'connected') {
+      this.#noticed = null; // the newcomer has to be told what it sees
+      this.#pictures.requestKeyframe();
+    }
+    if (state === 'closed') {
+      this.#connections.delete(connectionId);
+      this.#gate.forget(connectionId);
+      this.#retune(this.#bitrate.remove(connectionId));
+    }
+    this.#updateWatched();
+  }
+
+  keyframeNeeded(): void {
+    this.#pictures.requestKeyframe();
+  }
+
+  estimated(connectionId: string, bitsPerSecond: number): void {
+    this.#retune(this.#bitrate.estimated(connectionId, bitsPerSecond));
+  }
+
+  lost(connectionId: string, fraction: number): void {
+    this.#retune(this.#bitrate.lost(connectionId, fraction));
+  }
+
+  #watched = false;
+  #updateWatched(): void {
+    const watched = [...this.#connections.values()].some(({ peer }) => peer.state === 'connected');
+    if (watched === this.#watched || this.#closed) return;
+    this.#watched = watched;
+    this.#sounds.setHeard(watched);
+    this.#pictures.setWatched(watched);
+  }
+
+  #retune(bitrate: number | null): void {
+    if (bitrate !== null && !this.#closed) this.#deps.pictureEncoder.setBitrate(bitrate);
+  }
+
+  // ------------------------------------------------------------------ messages
+
+  /** A message of a data channel, a WebSocket or REST (`connectionId` null): all the same from here on. */
+  receive(connectionId: string | null, channel: ChannelLabel, data: string | Uint8Array): void {
+    if (this.#closed) return;
+    const now = this.#clock.now();
+    const drives = connectionId === null || this.#connections.get(connectionId)?.drives === true;
+    const admitted = this.#gate.admit(connectionId, channel, data, now);
+    switch (admitted.kind) {
+      case 'fence':
+        if (drives) this.#fence(connectionId, channel, admitted.request, data as string);
+        else this.#forward(connectionId, channel, data as string);
+        return;
+      case 'input':
+        if (!drives) return;
+        if (admitted.message.type === 'action') this.#input.receive(connectionId ?? '', admitted.message);
+        else if (admitted.message.type === 'position') this.#position(admitted.message, now);
+        else this.#forward(connectionId, channel, data as string); // a seamless redirect
+        return;
+      case 'forward':
+        if (drives && (admitted.type === 'pause' || admitted.type === 'resume')) this.#pictures.setPaused(admitted.type === 'pause');
+        this.#forward(connectionId, channel, data as string);
+        return;
+      case 'refuse':
+        this.counters.messagesRefused++;
+        if (connectionId !== null) {
+          const reply = { type: 'error', ...(admitted.re === null ? {} : { re: admitted.re }), error: admitted.error };
+          this.#connections.get(connectionId)?.peer.sendText(channel, JSON.stringify(reply));
+        }
+        return;
+      case 'ignore':
+        this.counters.messagesRefused++;
+        return;
+    }
+  }
+
+  #position(message: { readonly videoRtp?: number | undefined; readonly audioRtp?: number | undefined }, now: number): void {
+    this.#observeEpoch();
+    if (this.#presented.report(message, now)) this.#reportPresented();
+  }
+
+  #forward(connectionId: string | null, channel: ChannelLabel, text: string, fencedEpoch: number | null = null, held: HeldPosition | null = null): void {
+    this.#deps.sinks.toControl({ type: 'channel.message', sessionId: this.sessionId, connectionId, channel, text, fencedEpoch, held });
+  }
+
+  // ------------------------------------------------------------------ the fence
+
+  /** Raises the word before anyone is told. A repeat on `input` ends here; on `control` it goes on, for it waits for its answer. */
+  #fence(connectionId: string | null, channel: ChannelLabel, request: FencingRequest, text: string): void {
+    if (this.#fencedIds.has(request.id)) {
+      if (channel !== 'input') this.#forward(connectionId, channel, text);
+      return;
+    }
+    this.#observeEpoch();
+    const epoch = this.#words.raiseEpoch();
+    this.#fencedIds.add(request.id);
+    if (this.#fencedIds.size > FENCED_IDS_KEPT) this.#fencedIds.delete(this.#fencedIds.values().next().value!);
+    const held = this.#stop(epoch, { videoRtp: request.heldVideoRtp, audioRtp: request.heldAudioRtp });
+    this.#forward(connectionId, channel, text, epoch, held);
+  }
+
+  /** Somebody else may have raised the word (a request that doesn't pass here): the same stop then. */
+  #observeEpoch(): void {
+    const epoch = this.#words.epoch;
+    if (epoch !== this.#presented.epoch) this.#stop(epoch, {});
+  }
+
+  #stop(epoch: number, held: { readonly videoRtp?: number | undefined; readonly audioRtp?: number | undefined }): HeldPosition {
+    const position = this.#presented.fence(epoch, held, this.#clock.now());
+    this.counters.fences++;
+    this.#sounds.fence();
+    this.#pictures.fence();
+    return position;
+  }
+
+  // ------------------------------------------------------------------ sending
+
+  #sendPicture({ encoded, frame, repeat, rtp, atMs }: LeavingPicture): void {
+    this.#observeEpoch();
+    const now = this.#clock.now();
+    if (!repeat) this.#notice(frame, rtp, atMs);
+    // A held picture belongs to the present, whatever epoch made it: it was seen before the fence.
+    const epoch = repeat ? this.#words.epoch : frame.epoch;
+    for (const { peer } of this.#connections.values()) {
+      const stale = epoch < this.#words.epoch;
+      this.counters.sent(peer.sendPicture({ data: encoded.data, keyframe: encoded.keyframe, rtp, epoch }), stale);
+    }
+    this.counters.pictureLeft(repeat, encoded.keyframe);
+    if (!repeat) this.counters.pictureLateMs(now - atMs);
+    const moved = this.#presented.frameSent({ rtp, epoch: frame.epoch, start90k: frame.start90k, end90k: frame.end90k, chunk: frame.chunk, atMs: now });
+    if (repeat) return;
+    if (moved) this.#reportPresented();
+    if (this.#flowing !== frame.epoch) {
+      this.#flowing = frame.epoch;
+      this.#deps.sinks.toControl({ type: 'media.flowing', sessionId: this.sessionId, epoch: frame.epoch, media90k: frame.start90k });
+    }
+    if (now - this.#positionMs >= POSITION_INTERVAL_MS) {
+      this.#positionMs = now;
+      this.#deps.sinks.toControl({
+        type: 'media.position',
+        sessionId: this.sessionId,
+        epoch: this.#presented.epoch,
+        sent90k: this.#presented.sent90k,
+        presented90k: this.#presented.presented90k,
+      });
+    }
+  }
+
+  #notice(frame: LeavingPicture['frame'], rtp: number, atMs: number): void {
+    const last = this.#noticed;
+    const changed = last === null || last.epoch !== frame.epoch || last.conditioningVersion !== frame.conditioningVersion || last.actionSequence !== frame.actionSequence;
+    if (!changed && ++this.#sinceNotice < NOTICE_INTERVAL_FRAMES) return;
+    this.#sinceNotice = 0;
+    const notice: FrameNotice = {
+      type: 'frame',
+      rtp,
+      audioRtp: this.#deps.rtp.audio(atMs),
+      epoch: frame.epoch,
+      conditioningVersion: frame.conditioningVersion,
+      actionSequence: frame.actionSequence,
+      chunk: frame.chunk,
+      frameInChunk: frame.frameInChunk,
+      step: frame.step,
+      media90k: frame.start90k,
+      origin: frame.origin,
+    };
+    this.#noticed = notice;
+    const text = JSON.stringify(notice);
+    for (const { peer } of this.#connections.values()) peer.sendText('state', text);
+  }
+
+  #sendSound({ data, rtp, epoch, start90k, atMs }: LeavingSound): void {
+    for (const { peer } of this.#connections.values()) {
+      const stale = epoch < this.#words.epoch;
+      this.counters.sent(peer.sendSound({ data, rtp, epoch }), stale);
+    }
+    this.counters.soundLateMs(this.#clock.now() - atMs);
+    if (start90k !== null) this.#presented.soundSent({ rtp, epoch, start90k });
+  }
+
+  #reportPresented(): void {
+    this.#deps.sinks.toEngine({ type: 'media.presented', sessionId: this.sessionId, epoch: this.#presented.epoch, media90k: this.#presented.presented90k });
+  }
+
+  #encoderFailed(error: Error, fatal: boolean): void {
+    this.#deps.log.error({ err: error, fatal }, 'picture encoder failed');
+    if (!fatal) return;
+    const body = new SegueError('internal', 'the picture encoder failed').toBody();
+    for (const { peer } of [...this.#connections.values()]) {
+      this.#deps.sinks.toControl({ type: 'connection.failed', sessionId: this.sessionId, connectionId: peer.connectionId, error: body });
+      void peer.close();
+    }
+  }
+
+  // ------------------------------------------------------------------ end
+
+  /** Streams end first, then connections: text that was handed over before is flushed. Idempotent. */
+  async close(): Promise<void> {
+    if (!this.#closed) {
+      this.#closed = true;
+      this.#pictures.close();
+      this.#sounds.close();
+      this.#input.close();
+    }
+    await Promise.all([...this.#connections.values()].map(({ peer }) => peer.close()));
+    this.#connections.clear();
+  }
+}

@@ -1,0 +1,282 @@
+import {
+  MediaStreamTrack,
+  RTCPeerConnection,
+  RTCRtpCodecParameters,
+  RTP_EXTENSION_URI,
+  RtcpPayloadSpecificFeedback,
+  RtcpRrPacket,
+  useAbsSendTime,
+  useFIR,
+  useNACK,
+  usePLI,
+  useREMB,
+  type RTCRtpTransceiver,
+  type RtcpPacket,
+} from 'werift';
+import type { Clock, Timer } from '../observe/clock.ts';
+import type { Logger } from '../observe/log.ts';
+import { SegueError } from '../protocol/errors.ts';
+import type { ChannelLabel, IceCandidate } from '../streams/messages.ts';
+import { DataChannels } from './DataChannels.ts';
+import type { IceOptions, MediaOptions } from './options.ts';
+import type { OutgoingPicture, OutgoingSound, Peer, PeerEvents, PeerState, Sent } from './Peer.ts';
+import type { RtpClock } from './RtpClock.ts';
+import { RtpTrack } from './RtpTrack.ts';
+import { vp8Payloads } from './vp8_payload.ts';
+
+const REPORT_INTERVAL_MS = 1000;
+/** After a lost path this long is waited for it to come back (ICE consent may recover). */
+const DISCONNECTED_TIMEOUT_MS = 10_000;
+const CLOSE_TIMEOUT_MS = 2000;
+/** RTCP payload-specific feedback formats (RFC 4585, 5104; REMB draft). */
+const PLI = 1;
+const FIR = 4;
+const REMB = 15;
+const NOTHING: Sent = { packets: 0, bytes: 0 };
+
+/**
+ * A browser on werift. Answers one offer; sends VP8 and Opus; takes the browser's three data channels.
+ *
+ * Work-arounds for 0.25.2: no transport-cc (its feedback pins the browser's estimates); RTCP is read where it leaves DTLS, because the
+ * router sends the PLI of a browser with a camera to the wrong object and a FIR nowhere; sender reports and send times are made here
+ * ({@link RtpTrack}); sound and picture in separate streams, or Chromium delays the picture by the sound device's buffer.
+ */
+export class WeriftPeer implements Peer {
+  readonly connectionId: string;
+  readonly #options: MediaOptions;
+  readonly #events: PeerEvents;
+  readonly #clock: Clock;
+  readonly #rtp: RtpClock;
+  readonly #log: Logger;
+  readonly #connection: RTCPeerConnection;
+  readonly #channels: DataChannels;
+  #picture: RtpTrack | null = null;
+  #sound: RtpTrack | null = null;
+  #state: PeerState = 'connecting';
+  #pictureId = Math.floor(Math.random() * 2 ** 15);
+  /** Delta frames before the first keyframe would only be PLIs. */
+  #hasKeyframe = false;
+  #watchdog: Timer | null = null;
+  #reports: Timer | null = null;
+  #closing: Promise<void> | null = null;
+
+  constructor(deps: {
+    readonly connectionId: string;
+    readonly options: MediaOptions;
+    readonly events: PeerEvents;
+    readonly clock: Clock;
+    readonly rtp: RtpClock;
+    readonly log: Logger;
+    /** ICE or DTLS did not come up in time, or broke for good; `close()` follows. */
+    readonly failed: (error: SegueError) => void;
+  }) {
+    this.connectionId = deps.connectionId;
+    this.#options = deps.options;
+    this.#events = deps.events;
+    this.#clock = deps.clock;
+    this.#rtp = deps.rtp;
+    this.#log = deps.log;
+    this.#fail = (error) => {
+      if (this.#closing !== null) return;
+      deps.failed(error);
+      void this.close();
+    };
+    this.#connection = new RTCPeerConnection(configuration(deps.options));
+    this.#channels = new DataChannels({
+      message: (channel, data) => {
+        if (this.#closing === null) this.#events.message(channel, data);
+      },
+      overflowed: () => this.#fail(new SegueError('timed_out', 'the receiver does not take its answers')),
+    });
+    this.#connection.onDataChannel.subscribe((channel) => this.#channels.add(channel));
+    this.#connection.connectionStateChange.subscribe((state) => this.#stateChanged(state));
+    this.#arm(deps.options.limits.connectTimeoutMs, 'the connection was not established in time');
+  }
+
+  readonly #fail: (error: SegueError) => void;
+
+  get state(): PeerState {
+    return this.#state;
+  }
+
+  /**
+   * The answer to an offer, with all candidates.
+   * @throws {SegueError} `bad_sdp` for anything that is not an offer with media or data.
+   */
+  async answer(offer: string): Promise<string> {
+    try {
+      if (!/^v=0\r?\n/.test(offer) || !/^m=/m.test(offer)) throw new Error('not a session description');
+      await this.#connection.setRemoteDescription({ type: 'offer', sdp: offer });
+      this.#prepare();
+      const answer = await this.#connection.createAnswer();
+      await this.#connection.setLocalDescription(answer);
+    } catch (cause) {
+      throw new SegueError('bad_sdp', `the offer is not usable: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+    }
+    if (this.#closing !== null) throw new SegueError('session_closed', 'the connection was closed meanwhile');
+    this.#bindTracks();
+    return onlyOffered(this.#connection.localDescription?.sdp ?? '', this.#options.ice);
+  }
+
+  /** One picture and one sound stream go out, whatever the browser would like to send; further m-lines stay inactive. */
+  #prepare(): void {
+    const taken = new Set<string>();
+    for (const transceiver of this.#connection.getTransceivers()) {
+      const first = !taken.has(transceiver.kind);
+      taken.add(transceiver.kind);
+      transceiver.setDirection(first ? 'sendonly' : 'inactive');
+      if (!first) continue;
+      transceiver.sender.streamId = transceiver.kind;
+      transceiver.sender.registerTrack(new MediaStreamTrack({ kind: transceiver.kind }));
+    }
+  }
+
+  #bindTracks(): void {
+    const extension = Object.entries(this.#connection.extIdUriMap).find(([, uri]) => uri === RTP_EXTENSION_URI.absSendTime);
+    const sendTime = extension === undefined ? null : Number(extension[0]);
+    for (const transceiver of this.#connection.getTransceivers()) {
+      if (transceiver.kind === 'video' && this.#picture === null) this.#picture = this.#track(transceiver, sendTime);
+      else if (transceiver.kind === 'audio' && this.#sound === null) this.#sound = this.#track(transceiver, null);
+    }
+    for (const transport of this.#connection.dtlsTransports) transport.onRtcp.subscribe((packet) => this.#feedback(packet));
+  }
+
+  #track(transceiver: RTCRtpTransceiver, sendTime: number | null): RtpTrack {
+    return new RtpTrack(transceiver.sender, sendTime);
+  }
+
+  async addCandidate(candidate: IceCandidate | null): Promise<void> {
+    if (this.#closing !== null || candidate === null || candidate.candidate === '') return;
+    try {
+      await this.#connection.addIceCandidate({
+        candidate: candidate.candidate,
+        ...(candidate.sdpMid === null ? {} : { sdpMid: candidate.sdpMid }),
+        ...(candidate.sdpMLineIndex === null ? {} : { sdpMLineIndex: candidate.sdpMLineIndex }),
+      });
+    } catch (error) {
+      // A candidate of a kind that we can't reach (mDNS, IPv6) is no reason to give the others up.
+      this.#log.debug({ err: error, connectionId: this.connectionId }, 'candidate not used');
+    }
+  }
+
+  sendPicture(picture: OutgoingPicture): Sent {
+    if (this.#state !== 'connected' || this.#picture === null) return NOTHING;
+    if (!this.#hasKeyframe && !picture.keyframe) return NOTHING;
+    this.#hasKeyframe = true;
+    this.#pictureId = (this.#pictureId + 1) & 0x7fff;
+    return this.#picture.send(vp8Payloads(picture.data, this.#pictureId), picture.rtp, this.#rtp.ntp(this.#clock.now()));
+  }
+
+  sendSound(sound: OutgoingSound): Sent {
+    if (this.#state !== 'connected' || this.#sound === null) return NOTHING;
+    return this.#sound.send([Buffer.from(sound.data.buffer, sound.data.byteOffset, sound.data.byteLength)], sound.rtp, this.#rtp.ntp(this.#clock.now()));
+  }
+
+  sendText(channel: ChannelLabel, text: string): boolean {
+    return this.#closing === null && this.#channels.send(channel, text);
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    this.#watchdog?.cancel();
+    this.#reports?.cancel();
+    if (this.#state === 'connected') await this.#channels.flushed();
+    let timer: NodeJS.Timeout | undefined;
+    const bound = new Promise<void>((resolve) => (timer = setTimeout(resolve, CLOSE_TIMEOUT_MS)));
+    const closed = this.#connection.close().catch((error: unknown) => this.#log.warn({ err: error, connectionId: this.connectionId }, 'peer did not close cleanly'));
+    await Promise.race([closed, bound]);
+    clearTimeout(timer);
+    this.#state = 'closed';
+    this.#events.state('closed');
+  }
+
+  #stateChanged(state: string): void {
+    if (this.#closing !== null) return;
+    switch (state) {
+      case 'connected':
+        this.#watchdog?.cancel();
+        this.#state = 'connected';
+        this.#events.state('connected');
+        this.#scheduleReport();
+        return;
+      case 'disconnected':
+        this.#arm(DISCONNECTED_TIMEOUT_MS, 'the connection was lost');
+        this.#state = 'disconnected';
+        this.#events.state('disconnected');
+        return;
+      case 'failed':
+        this.#fail(new SegueError('timed_out', 'the connection failed'));
+        return;
+      case 'closed':
+        void this.close();
+        return;
+    }
+  }
+
+  #arm(ms: number, message: string): void {
+    this.#watchdog?.cancel();
+    this.#watchdog = this.#clock.schedule(this.#clock.now() + ms, () => this.#fail(new SegueError('timed_out', message)));
+  }
+
+  #scheduleReport(): void {
+    this.#reports?.cancel();
+    this.#reports = this.#clock.schedule(this.#clock.now() + REPORT_INTERVAL_MS, () => {
+      if (this.#state !== 'connected') return;
+      this.#report();
+      this.#scheduleReport();
+    });
+  }
+
+  #report(): void {
+    const now = this.#clock.now();
+    const ntp = this.#rtp.ntp(now);
+    for (const [track, rtp] of [[this.#picture, this.#rtp.video(now)] as const, [this.#sound, this.#rtp.audio(now)] as const]) {
+      if (track === null || !track.started) continue;
+      track.sender.dtlsTransport.sendRtcp(track.report(rtp, ntp, this.#connection.cname)).catch((error: unknown) => this.#log.debug({ err: error }, 'sender report not sent'));
+    }
+  }
+
+  #feedback(packet: RtcpPacket): void {
+    if (this.#closing !== null) return;
+    if (packet instanceof RtcpRrPacket) {
+      const report = packet.reports.find(({ ssrc }) => ssrc === this.#picture?.sender.ssrc);
+      if (report !== undefined) this.#events.lost(report.fractionLost / 256);
+      return;
+    }
+    if (!(packet instanceof RtcpPayloadSpecificFeedback)) return;
+    const feedback = packet.feedback as { readonly count: number; readonly bitrate?: bigint } | undefined;
+    if (feedback?.count === PLI || feedback?.count === FIR) this.#events.keyframeNeeded();
+    else if (feedback?.count === REMB && feedback.bitrate !== undefined) this.#events.estimated(Number(feedback.bitrate));
+  }
+}
+
+function configuration({ ice, limits }: MediaOptions): ConstructorParameters<typeof RTCPeerConnection>[0] {
+  const feedback = [useNACK(), { type: 'nack', parameter: 'pli' }, usePLI(), useFIR(), useREMB()];
+  const bind = ice.onlyAdditional ? ice.additionalHostAddresses.find((address) => !address.includes(':')) : undefined;
+  return {
+    codecs: {
+      video: [new RTCRtpCodecParameters({ mimeType: 'video/VP8', clockRate: 90_000, rtcpFeedback: feedback }), new RTCRtpCodecParameters({ mimeType: 'video/rtx', clockRate: 90_000 })],
+      audio: [new RTCRtpCodecParameters({ mimeType: 'audio/opus', clockRate: 48_000, channels: 2 })],
+    },
+    headerExtensions: { video: [useAbsSendTime()], audio: [] },
+    iceServers: ice.servers.map(({ urls, username, credential }) => ({ urls: [...urls], ...(username === undefined ? {} : { username }), ...(credential === undefined ? {} : { credential }) })),
+    iceAdditionalHostAddresses: [...ice.additionalHostAddresses],
+    iceUseIpv6: !ice.onlyAdditional,
+    ...(bind === undefined ? {} : { iceInterfaceAddresses: { udp4: bind } }),
+    ...(ice.portRange === null ? {} : { icePortRange: [ice.portRange[0], ice.portRange[1]] as [number, number] }),
+    maxMessageSize: limits.maxMessageBytes,
+  };
+}
+
+/** Where only configured addresses may be offered, leaves the candidates of other interfaces out. */
+function onlyOffered(sdp: string, ice: IceOptions): string {
+  if (!ice.onlyAdditional) return sdp;
+  return sdp
+    .split('\r\n')
+    .filter((line) => !line.startsWith('a=candidate:') || !line.includes(' typ host') || ice.additionalHostAddresses.includes(line.split(' ')[4] ?? ''))
+    .join('\r\n');
+}
