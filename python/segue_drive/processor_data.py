@@ -21,6 +21,8 @@ def processor_json() -> dict:
         "attributes": [
             {"name": name, "values": [{"canonical": phrases[0], "phrases": phrases} for phrases in PHRASES[name]]} for name in ATTRIBUTES
         ],
+        # at each word the longest phrase or alias that starts there; of equal length the phrase (see docs/model/prompt-processor.md)
+        "matching": "longest phrase or alias at each word, a phrase before an alias of equal length, last mention of an attribute wins",
         "aliases": ALIASES,
         "prompt_template": PROMPT_TEMPLATES[0],
         "edit_templates": {"one": EDIT_TEMPLATES_ONE[0], "two": EDIT_TEMPLATES_TWO[0]},

@@ -187,9 +187,10 @@ class DriveTransformer(nn.Module):
         sound = self.sound_input(joined[:, NUM_PICTURE_TOKENS:]) + self.token_position[NUM_PICTURE_TOKENS:]
         activated = F.silu(condition)
         modulations = self._modulations(activated)
-        text_keys, text_values, text_mask = text
+        text_keys, text_values, text_mask = text[0].unbind(1), text[1].unbind(1), text[2]
         window_length = window_mask.shape[-1]
         cos, sin = rotation
+        scales = torch.cat([self.query_scale * ATTENTION_SCALE, torch.ones_like(self.query_scale)], 1)
         keys, values = [], []
         for layer in range(NUM_LAYERS):
             eye, ear = self.picture_experts[layer], self.sound_experts[layer]
@@ -198,24 +199,25 @@ class DriveTransformer(nn.Module):
                 eye.query_key_value(rms_normalise(picture) * eye_mod[0] + eye_mod[1]),
                 ear.query_key_value(rms_normalise(sound) * ear_mod[0] + ear_mod[1]),
             ], 1)
-            q, k, v = split_heads(qkv, 3 * NUM_HEADS).split(NUM_HEADS, 1)
-            k = rotate(rms_normalise(k), cos, sin)
+            # queries and keys are normalised, scaled (keys by one) and rotated together: half the graph nodes
+            qk, v = split_heads(qkv, 3 * NUM_HEADS).split((2 * NUM_HEADS, NUM_HEADS), 1)
+            qk = rms_normalise(qk) * scales[layer]
+            q = qk[:, :NUM_HEADS]
+            rotated, k = rotate(qk, cos, sin).split(NUM_HEADS, 1)
             keys.append(k)
             values.append(v)
             if layer == NUM_LAYERS - 1 and not with_output:
                 return None, keys, values
-            q = rms_normalise(q) * (self.query_scale[layer] * ATTENTION_SCALE)
-            rotated = rotate(q, cos, sin)
             scores = torch.cat([
                 rotated @ window_keys[layer].transpose(-1, -2) + window_mask,
                 rotated @ k.transpose(-1, -2),
-                q @ text_keys[:, layer].transpose(-1, -2) + text_mask,
+                q @ text_keys[layer].transpose(-1, -2) + text_mask,
             ], -1)
             weights = torch.softmax(scores, -1)
             seen = (
                 weights[..., :window_length] @ window_values[layer]
                 + weights[..., window_length : window_length + NUM_TOKENS] @ v
-                + weights[..., window_length + NUM_TOKENS :] @ text_values[:, layer]
+                + weights[..., window_length + NUM_TOKENS :] @ text_values[layer]
             ).transpose(1, 2).flatten(2)
             picture = picture + eye_mod[2] * eye.attention_output(seen[:, :NUM_PICTURE_TOKENS])
             sound = sound + ear_mod[2] * ear.attention_output(seen[:, NUM_PICTURE_TOKENS:])

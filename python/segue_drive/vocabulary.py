@@ -55,8 +55,8 @@ ALIASES: dict[str, str] = {
     "nighttime": "night", "nightfall": "night", "dark": "night", "darkness": "night", "moonlight": "night",
     "daytime": "day", "morning": "early morning", "sunup": "sunrise", "daybreak": "dawn", "midday": "noon", "afternoon": "day",
     "twilight": "dusk", "sundown": "sunset", "nightly": "night",
-    "snowy": "snowfall", "snow": "snowfall", "snows": "snowfall", "snowstorm": "blizzard",
-    "mountain": "snowy mountains", "mountains": "snowy mountains", "alpine": "alps", "winter": "winter mountains", "hills": "snowy mountains",
+    "snowy": "snowfall", "snow": "snowfall", "snows": "snowfall", "snowstorm": "blizzard", "winter": "snowfall", "wintry": "snowfall",
+    "mountain": "snowy mountains", "mountains": "snowy mountains", "alpine": "alps", "hills": "snowy mountains",
     "misty": "mist", "haze": "mist", "hazy": "mist", "fogs": "fog",
     "rainy": "rain", "rains": "rain", "wet": "rain", "drizzle": "rain", "stormy": "storm", "thunderstorm": "storm", "shower": "rain", "showers": "rain",
     "sun": "sunny", "sunshine": "sunny", "cloudless": "clear", "bright": "sunny", "clearer": "clear",
@@ -64,6 +64,11 @@ ALIASES: dict[str, str] = {
     "ocean": "coast", "sea": "coast", "seaside": "seaside road", "shore": "beach", "seashore": "beach", "beaches": "beach", "coastal": "coast",
     "town": "city", "cities": "city", "urban": "urban street", "street": "urban street", "streets": "urban street", "metropolis": "city",
     "tree": "forest", "trees": "forest", "wood": "woods", "forests": "forest", "pine": "pine forest", "pines": "pine forest", "woodland": "woods", "jungle": "forest",
+    # more than one word
+    "snow storm": "blizzard", "snowy mountain": "snowy mountains", "snow covered mountains": "snowy mountains", "blue sky": "clear sky", "good weather": "clear sky",
+    "no rain": "clear sky", "no snow": "clear sky", "no fog": "clear sky", "no clouds": "clear sky", "without rain": "clear sky", "without snow": "clear sky",
+    "without fog": "clear sky", "stop the rain": "clear sky", "stop the snow": "clear sky", "stop raining": "clear sky", "stop snowing": "clear sky",
+    "golden hour": "sunset", "first light": "dawn", "sea side": "seaside road", "sun rise": "sunrise", "sun set": "sunset", "night time": "night", "day time": "day",
 }
 
 

@@ -1,0 +1,136 @@
+"""Parity of the exported graphs: C0 each graph against its PyTorch module, C1 a trajectory against an independent
+roll-out and against stored numbers of the source's own code.
+
+`python -m segue_drive.parity --source DIR --weights models/drive/weights` prints the largest difference and tolerance of each check and fails past it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from .checkpoint import DriveModel, load_drive
+from .geometry import NUM_TOKENS, TOKEN_DIM
+from .graphs import Graph, build_graphs, example_inputs
+from .reference_rollout import reference_roll_out
+from .rollout import DriveGraphs, decode, roll_out
+from .source_reference import SourceReference
+from .start_chunks import render_start_chunks
+
+# Largest absolute difference allowed. Floats: rounding of fp32 sums in another order. Bytes and samples: one level, where rounding falls on the other side.
+TOLERANCE = {"float32": 1e-4, "uint8": 1, "int16": 1}
+TRAJECTORY_TOLERANCE = 1e-3  # rounding grows over 12 chunks that feed each other
+TRAJECTORY_CHUNKS = 12
+TRAJECTORY_BATCH = 2
+LATENCY_RUNS = 40
+
+
+def scripted_trajectory() -> tuple[list[list[str]], np.ndarray]:
+    """Prompts `[N][B]` and actions `[N, B, 2]` with a switch, a turn and a change of speed."""
+    before = ["drive through the forest at day with clear sky", "rain night city"]
+    after = ["drive through the coast at night with rain", "dusk in the desert , clear"]
+    prompts = [before if i < 6 else after for i in range(TRAJECTORY_CHUNKS)]
+    actions = np.tile(np.array([1, 2]), (TRAJECTORY_CHUNKS, TRAJECTORY_BATCH, 1)).astype(np.int64)
+    actions[3:, 0] = (0, 3)
+    actions[8:, 1] = (2, 1)
+    return prompts, actions
+
+
+def trajectory_noise(batch: int = TRAJECTORY_BATCH, seed: int = 7) -> Iterator[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    while True:
+        yield rng.standard_normal((batch, NUM_TOKENS, TOKEN_DIM), np.float32)
+
+
+def _check(name: str, difference: float, tolerance: float, **extra: object) -> dict:
+    return {"check": name, "max_difference": float(difference), "tolerance": tolerance, "passed": bool(difference <= tolerance), **extra}
+
+
+def _difference(ours: np.ndarray, theirs: np.ndarray) -> float:
+    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+        return float("inf")
+    return float(np.abs(ours.astype(np.float64) - theirs.astype(np.float64)).max())
+
+
+def check_component(name: str, graph: Graph, graphs: DriveGraphs) -> dict:
+    """C0 for batches of 1, 2 and 5 on fresh inputs."""
+    worst: dict[str, float] = {}
+    for batch in (1, 2, 5):
+        if name in ("text_encoder", "director_lm"):
+            repeat = [value.repeat(3, *[1] * (value.dim() - 1))[:batch] for value in graph.example]
+            inputs = dict(zip(graph.inputs, repeat))
+        else:
+            inputs = dict(zip(graph.inputs, example_inputs(graph.inputs, batch, seed=100 + batch)))
+        ours = graphs.run(name, **{key: value.numpy() for key, value in inputs.items()})
+        with torch.no_grad():
+            theirs = graph.module(*inputs.values())
+        theirs = theirs if isinstance(theirs, tuple) else (theirs,)
+        for output, a, b in zip(graph.outputs, ours, theirs, strict=True):
+            worst[output] = max(worst.get(output, 0.0), _difference(a, b.numpy()) / TOLERANCE[str(a.dtype)])
+    share = max(worst.values())
+    kinds = {output: str(value.dtype) for output, value in zip(graph.outputs, ours)}
+    return _check(
+        f"C0 {name}", share, 1.0, unit="share of the tolerance of the output's dtype",
+        outputs={output: {"max_difference": worst[output] * TOLERANCE[kinds[output]], "tolerance": TOLERANCE[kinds[output]]} for output in graph.outputs},
+    )
+
+
+def check_trajectory(model: DriveModel, graphs: DriveGraphs, reference: SourceReference | None = None) -> list[dict]:
+    """C1: latents of a 12-chunk, 2-step roll-out with the same noise against PyTorch and against the source's own code; the last chunk's pixels.
+
+    Raises ValueError when the stored source trajectory belongs to another checkpoint: such a conversion can't be proven.
+    """
+    source = SourceReference.load() if reference is None else reference
+    if source.source_sha256 != model.source_sha256["dit.pt"]:
+        raise ValueError(f"the stored source trajectory is of checkpoint {source.source_sha256}, not {model.source_sha256['dit.pt']}")
+    prompts, actions = scripted_trajectory()
+    ours = roll_out(graphs, prompts, actions, trajectory_noise())
+    theirs = reference_roll_out(model.transformer, prompts, actions, trajectory_noise())
+    pixels = _difference(decode(graphs, ours[-1]), decode(graphs, theirs[-1].astype(np.float32)))
+    return [
+        _check("C1 trajectory latents", _difference(ours, theirs), TRAJECTORY_TOLERANCE, chunks=TRAJECTORY_CHUNKS, steps=2, latent_std=float(theirs.std())),
+        _check("C1 trajectory latents against the source's own code", source.difference(ours), TRAJECTORY_TOLERANCE),
+        _check("C1 trajectory pixels of the last chunk", pixels, 2),
+    ]
+
+
+def check_all(model: DriveModel, built: dict[str, Graph], weights: Path) -> list[dict]:
+    graphs = DriveGraphs(weights)
+    return [*(check_component(name, graph, graphs) for name, graph in built.items()), *check_trajectory(model, graphs)]
+
+
+def measure_latency(built: dict[str, Graph], weights: Path) -> dict[str, float]:
+    """Median milliseconds per call, batch of 1, one thread."""
+    graphs, result = DriveGraphs(weights), {}
+    for name, graph in built.items():
+        inputs = {key: value.numpy()[:1] for key, value in zip(graph.inputs, graph.example)}
+        times = []
+        for _ in range(LATENCY_RUNS):
+            start = time.perf_counter()
+            graphs.run(name, **inputs)
+            times.append(time.perf_counter() - start)
+        result[name] = round(float(np.median(times)) * 1e3, 3)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--source", type=Path, required=True)
+    parser.add_argument("--weights", type=Path, default=Path("models/drive/weights"))
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    model = load_drive(args.source)
+    checks = check_all(model, build_graphs(model, render_start_chunks(model)), args.weights)
+    for check in checks:
+        print(f"{'pass' if check['passed'] else 'FAIL'}  {check['check']}: {check['max_difference']:.3g} (tolerance {check['tolerance']:g})")
+    sys.exit(0 if all(check["passed"] for check in checks) else 1)
+
+
+if __name__ == "__main__":
+    main()
