@@ -181,6 +181,11 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
     if (sequence !== null) this.#stats.acted(sequence);
   }
 
+  /** Tells the server that somebody is there, after an `idle` warning. */
+  keepAlive(): void {
+    this.#transport?.sendControl({ type: 'ping', id: this.#book.nextId() });
+  }
+
   /** 0 to 1. */
   setVolume(volume: number): void {
     this.#sound?.setVolume(volume);

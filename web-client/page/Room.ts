@@ -1,0 +1,254 @@
+import { ClientError, joinSession, type ClientState, type SegueClient, type SessionRequest } from '../sdk/index.ts';
+import { AmbientGlow } from './AmbientGlow.ts';
+import { Captions } from './Captions.ts';
+import { createDemoSession } from './DemoSession.ts';
+import { byId, create } from './dom.ts';
+import { Overlay } from './Overlay.ts';
+import type { PageOptions } from './page_options.ts';
+import { Poster } from './Poster.ts';
+import { SpeedControl } from './SpeedControl.ts';
+import { Steering } from './Steering.ts';
+import { Suggestions } from './Suggestions.ts';
+import { Toasts } from './Toasts.ts';
+import { unknownWords } from './vocabulary.ts';
+
+/** What the page shows: a client's state, and what comes before there is a client. */
+type RoomState = ClientState | 'idle' | 'waiting';
+
+/** The second part is left out where there is no room for it. */
+const STATUS: Readonly<Record<RoomState, readonly [short: string, more?: string]>> = {
+  idle: [''],
+  waiting: ['Waiting in line'],
+  connecting: ['Connecting'],
+  live: ['Live'],
+  redirecting: ['Imagining…'],
+  held: ['Held', ' — say what happens next'],
+  paused: ['Paused'],
+  reconnecting: ['Rejoining', ' — the connection was lost'],
+  closed: ['Ended'],
+};
+
+const PROPOSAL = 'snowy mountains at night';
+
+declare global {
+  interface Window {
+    /** The client of the session that the page is in: for consoles and tests. */
+    segue?: SegueClient | undefined;
+  }
+}
+
+/** The demo: one visitor, one session at a time, everything on the page that can be pressed. */
+export class Room {
+  readonly steering = new Steering((action) => {
+    this.#client?.setAction(action);
+    this.#speed.show(action.speed);
+  });
+  readonly overlay = new Overlay(byId('overlay', HTMLElement), byId('overlay-toggle', HTMLButtonElement));
+  readonly #options: PageOptions;
+  readonly #world = byId('world', HTMLCanvasElement);
+  readonly #prompt = byId('prompt', HTMLInputElement);
+  readonly #seamless = byId('seamless', HTMLButtonElement);
+  readonly #interrupt = byId('interrupt', HTMLButtonElement);
+  readonly #mute = byId('mute', HTMLButtonElement);
+  readonly #status = byId('status', HTMLElement);
+  readonly #toasts = new Toasts(byId('toasts', HTMLElement));
+  readonly #captions = new Captions(byId('plan', HTMLElement), byId('narration', HTMLElement));
+  readonly #glow = new AmbientGlow(byId('ambient', HTMLCanvasElement), this.#world);
+  readonly #speed = new SpeedControl(byId('speed', HTMLElement), (speed) => this.steering.setSpeed(speed));
+  readonly #suggestions = new Suggestions(byId('chips', HTMLElement), (prompt) => this.redirect(prompt));
+  readonly #poster = new Poster(() => this.#posterPressed());
+  #client: SegueClient | null = null;
+  #sound: AudioContext | null = null;
+  #joining: AbortController | null = null;
+  #vocabulary: readonly string[] = [];
+  #state: RoomState = 'idle';
+
+  constructor(options: PageOptions) {
+    this.#options = options;
+    this.#speed.show(this.steering.speed);
+    this.overlay.toggle(options.overlay);
+    byId('prompt-form', HTMLFormElement).addEventListener('submit', (event) => {
+      event.preventDefault();
+      this.#submit();
+    });
+    this.#interrupt.addEventListener('click', () => this.interruptOrResume());
+    this.#seamless.addEventListener('click', () => (this.#seamless.ariaPressed = String(this.#seamless.ariaPressed !== 'true')));
+    this.#mute.addEventListener('click', () => this.toggleMute());
+    byId('leave', HTMLButtonElement).addEventListener('click', () => void this.#client?.close('You left.'));
+    window.addEventListener('pagehide', () => void this.#client?.close('The page was closed.'));
+  }
+
+  get inSession(): boolean {
+    return this.#client !== null && !['idle', 'waiting', 'connecting', 'closed'].includes(this.#state);
+  }
+
+  redirect(prompt: string): void {
+    const client = this.#client;
+    if (!client || prompt.trim() === '') return;
+    try {
+      client.redirect(prompt, { seamless: this.#seamless.ariaPressed === 'true' });
+    } catch (error) {
+      this.#failed(asClientError(error), null);
+      return;
+    }
+    this.#suggestions.follow(prompt);
+    this.overlay.showMeasures(client.measures);
+  }
+
+  /** Escape: always an interrupt, never its opposite, so that pressing it twice doesn't undo it. */
+  interrupt(): void {
+    const client = this.#client;
+    if (!client || this.#state === 'held') return;
+    client.interrupt();
+    this.overlay.showMeasures(client.measures);
+    // On a phone the keyboard would cover the picture that was just held.
+    if (matchMedia('(pointer: fine)').matches) this.#prompt.focus({ preventScroll: true });
+  }
+
+  /** The button: interrupts, and offers the way on when it has. */
+  interruptOrResume(): void {
+    if (this.#state === 'held' || this.#state === 'paused') this.#client?.resume();
+    else this.interrupt();
+  }
+
+  toggleMute(): void {
+    const muted = this.#mute.ariaPressed !== 'true';
+    this.#mute.ariaPressed = String(muted);
+    this.#mute.ariaLabel = muted ? 'Unmute' : 'Mute';
+    this.#client?.setVolume(muted ? 0 : 1);
+  }
+
+  focusPrompt(): void {
+    this.#prompt.focus();
+  }
+
+  #submit(): void {
+    const prompt = this.#prompt.value.trim();
+    // An empty field sends what it proposes, where it proposes something: the first Enter of a newcomer does something.
+    this.redirect(prompt !== '' ? prompt : this.#state === 'held' ? '' : PROPOSAL);
+    this.#prompt.value = '';
+  }
+
+  #posterPressed(): void {
+    if (this.#joining) {
+      this.#joining.abort(new ClientError('closed', 'You left the line.'));
+      return;
+    }
+    // In the press itself: later the browser would not let it start.
+    this.#sound ??= new AudioContext({ latencyHint: 'interactive' });
+    this.#sound.resume().catch(() => undefined);
+    void this.#join(this.#sound);
+  }
+
+  async #join(sound: AudioContext): Promise<void> {
+    const joining = new AbortController();
+    this.#joining = joining;
+    this.#toasts.clear();
+    this.#captions.clear();
+    this.overlay.clear();
+    this.#show('connecting');
+    this.#poster.connecting();
+    const baseUrl = new URL('.', document.baseURI).href;
+    try {
+      const session = await createDemoSession(
+        baseUrl,
+        this.#options.session,
+        (position) => {
+          this.#show('waiting');
+          this.#poster.waiting(position);
+        },
+        joining.signal,
+      );
+      this.#show('connecting');
+      this.#poster.connecting();
+      const client = joinSession({ baseUrl, sessionId: session.id, clientToken: session.clientToken, canvas: this.#world, audio: sound, transport: this.#options.transport });
+      this.#client = client;
+      window.segue = client;
+      this.#follow(client);
+      joining.signal.addEventListener('abort', () => void client.close('You left.'));
+    } catch (error) {
+      this.#closed(asClientError(error));
+    }
+  }
+
+  #follow(client: SegueClient): void {
+    client.on('ready', (ready) => {
+      this.#vocabulary = ready.vocabulary;
+      this.#suggestions.show(ready.vocabulary);
+      if (this.#options.session.prompt) this.#suggestions.follow(this.#options.session.prompt);
+      client.setAction({ steer: this.steering.steer, speed: this.steering.speed });
+      client.setVolume(this.#mute.ariaPressed === 'true' ? 0 : 1);
+    });
+    client.on('state', (state) => {
+      // The picture lifts the curtain, not the handshake.
+      if (state === 'live' && this.#state === 'connecting') return;
+      if (state !== 'closed') this.#show(state);
+    });
+    client.on('frame', (frame) => {
+      this.#glow.update(frame.paintedAt);
+      if (this.#state !== 'connecting') return;
+      this.#joining = null;
+      this.#show(client.state);
+      if (matchMedia('(pointer: fine)').matches) this.#prompt.focus({ preventScroll: true });
+    });
+    client.on('text', (text) => {
+      const whole = this.#captions.show(text);
+      if (whole === null) return;
+      if (text.stream === 'plan') {
+        this.#suggestions.follow(whole);
+        this.#world.ariaLabel = `The generated world: ${whole}`;
+      }
+    });
+    client.on('applied', ({ warnings }) => {
+      this.#toasts.clear();
+      if (warnings.length > 0) this.#toasts.show('Not every word is known here', { detail: `Ignored: ${warnings.join(', ')}` });
+    });
+    client.on('measure', () => this.overlay.showMeasures(client.measures));
+    client.on('stats', (stats) => this.overlay.showStats(stats));
+    client.on('error', (error, request) => this.#failed(error, request));
+    client.on('goaway', ({ deadlineMs }) => this.#toasts.show('The server is about to restart', { detail: `This drive ends in ${Math.ceil(deadlineMs / 1000)} s.`, shownMs: deadlineMs }));
+    client.on('idle', ({ closesInMs }) =>
+      this.#toasts.show('Still there?', { detail: `This drive ends in ${Math.ceil(closesInMs / 1000)} s.`, shownMs: closesInMs, action: { label: 'I’m here', run: () => client.keepAlive() } }),
+    );
+    client.on('closed', (reason, error) => this.#closed(error ?? new ClientError('closed', reason)));
+  }
+
+  #failed(error: ClientError, request: SessionRequest | null): void {
+    if (error.code === 'prompt_not_understood' && request?.type === 'redirect') {
+      const unknown = unknownWords(request.prompt, this.#vocabulary);
+      this.#toasts.show('None of that is known here', { alarm: true, detail: unknown.length > 0 ? `Not known: ${unknown.join(', ')}` : error.message });
+    } else if (request) this.#toasts.show(`That didn’t work: ${request.type}`, { alarm: true, detail: error.message });
+    else if (this.inSession && this.#state !== 'reconnecting') this.#toasts.show('Something went wrong', { alarm: true, detail: error.message });
+  }
+
+  #closed(error: ClientError): void {
+    this.#joining = null;
+    this.#client = null;
+    window.segue = undefined;
+    this.steering.releaseAll();
+    this.#toasts.clear();
+    this.#show('closed');
+    const left = error.code === 'closed' && error.message.startsWith('You left');
+    this.#poster.closed(left ? 'You left the drive.' : 'The drive has ended.', left ? '' : sentence(error.message));
+  }
+
+  #show(state: RoomState): void {
+    this.#state = state;
+    document.body.dataset['state'] = state;
+    const [short, more = ''] = STATUS[state];
+    this.#status.replaceChildren(short, ...(more === '' ? [] : [create('span', { className: 'more', textContent: more })]));
+    const resumable = state === 'held' || state === 'paused';
+    const label = this.#interrupt.querySelector('span');
+    if (label) label.textContent = resumable ? 'Drive on' : 'Interrupt';
+    this.#prompt.placeholder = state === 'held' ? 'what happens next?' : PROPOSAL;
+  }
+}
+
+function asClientError(error: unknown): ClientError {
+  return error instanceof ClientError ? error : new ClientError('network', error instanceof Error ? error.message : String(error), null, error);
+}
+
+function sentence(text: string): string {
+  const tidy = text.trim();
+  return tidy === '' ? '' : tidy.charAt(0).toUpperCase() + tidy.slice(1) + (/[.!?]$/.test(tidy) ? '' : '.');
+}
