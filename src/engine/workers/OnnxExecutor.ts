@@ -8,7 +8,7 @@ import { BatchGather } from './BatchGather.ts';
 import { BlockStore } from './BlockStore.ts';
 import { CALIBRATION_SESSION, calibrationPools, measureCost } from './calibration.ts';
 import { CancelWords } from './CancelWords.ts';
-import type { ArmedFault, ComponentFile, ExecutorStart, FromExecutor, ToExecutor } from './executor_messages.ts';
+import type { ArmedFault, ComponentFile, ExecutorStart, FromExecutor, HeldBlocks, ToExecutor } from './executor_messages.ts';
 import { NoiseCache } from './NoiseCache.ts';
 import { OnnxDeviceModel, type SessionPools } from './OnnxDeviceModel.ts';
 
@@ -70,19 +70,19 @@ export class OnnxExecutor {
         this.#blocks.releaseSession(message.sessionId);
         return;
       case 'execute':
-        this.#post({ type: 'results', batchId: message.batch.batchId, results: await this.#execute(message.batch, message.cancelWord) });
+        this.#post({ type: 'results', batchId: message.batch.batchId, results: await this.#execute(message.batch, message.cancelWord), held: this.#held() });
         return;
       case 'release':
         this.#blocks.release(message.blocks);
         return;
       case 'read':
-        this.#post({ type: 'answer', request: message.request, blocks: message.blocks.map((id) => this.#copyOf(id)) });
+        this.#post({ type: 'answer', request: message.request, blocks: message.blocks.map((id) => this.#copyOf(id)), held: this.#held() });
         return;
       case 'sleep':
       case 'wake':
         try {
           await (message.type === 'sleep' ? this.#sleep(message.tags) : this.#wake(message.tags));
-          this.#post({ type: 'answer', request: message.request, blocks: [] });
+          this.#post({ type: 'answer', request: message.request, blocks: [], held: this.#held() });
         } catch (error) {
           this.#post({ type: 'answer.failed', request: message.request, message: textOf(error) });
         }
@@ -223,6 +223,10 @@ export class OnnxExecutor {
       }
       this.#asleep.delete(tag);
     }
+  }
+
+  #held(): HeldBlocks {
+    return { count: this.#blocks.size, bytes: this.#blocks.bytes };
   }
 
   #copyOf(id: number): Float32Array | null {

@@ -7,7 +7,7 @@ import type { ModelSpec } from '../model/spec/model_spec.ts';
 import { SpecError } from '../model/spec/spec_error.ts';
 import type { BlockId, MemoryTag, StepResult, WorkUnitBatch } from '../model/work.ts';
 import { CancelWords, MAX_UNITS_PER_BATCH, NUM_CANCEL_WORDS } from './CancelWords.ts';
-import type { ArmedFault, ExecutorOptions, ExecutorStart, FromExecutor, ToExecutor } from './executor_messages.ts';
+import type { ArmedFault, ExecutorOptions, ExecutorStart, FromExecutor, HeldBlocks, ToExecutor } from './executor_messages.ts';
 import { machineFingerprint } from './machine_fingerprint.ts';
 import { Predictions } from './Predictions.ts';
 import type { LoadedModel, Worker, WorkerHealth } from './Worker.ts';
@@ -52,6 +52,7 @@ export class OnnxWorker implements Worker {
   #thread: Thread | null = null;
   #state: State = 'new';
   #lastSeenMs: number;
+  #held: HeldBlocks = { count: 0, bytes: 0 };
   #nextQuestion = 1;
   #maxInFlight: number;
   #onLoaded: ((message: Extract<FromExecutor, { type: 'loaded' | 'load.failed' }> | Error) => void) | null = null;
@@ -156,7 +157,7 @@ export class OnnxWorker implements Worker {
 
   health(): WorkerHealth {
     const state = this.#state === 'new' ? 'loading' : this.#state;
-    return { state, lastSeenMs: this.#lastSeenMs, inFlight: this.#inFlight.size };
+    return { state, lastSeenMs: this.#lastSeenMs, inFlight: this.#inFlight.size, blocks: this.#held.count, blockBytes: this.#held.bytes };
   }
 
   /** Test mode: strikes the next unit of a session, or of any. @throws {Error} outside test mode. */
@@ -242,6 +243,7 @@ export class OnnxWorker implements Worker {
 
   #receive(message: FromExecutor): void {
     this.#lastSeenMs = this.#clock.now();
+    if ('held' in message) this.#held = message.held;
     switch (message.type) {
       case 'loaded':
       case 'load.failed':

@@ -54,4 +54,7 @@ export interface WorkerHealth {
   /** Monotonic ms of the last sign of life. */
   readonly lastSeenMs: number;
   readonly inFlight: number;
+  /** Blocks that it held when it was last heard of, and their bytes. */
+  readonly blocks?: number;
+  readonly blockBytes?: number;
 }

@@ -48,11 +48,17 @@ export interface ArmedFault {
   readonly hangMs: number;
 }
 
+/** What the executor's block store holds. */
+export interface HeldBlocks {
+  readonly count: number;
+  readonly bytes: number;
+}
+
 export type FromExecutor =
   | { readonly type: 'loaded'; readonly cost: readonly CostEntry[]; readonly runtime: string }
   | { readonly type: 'load.failed'; readonly message: string; readonly componentId: string | null }
-  | { readonly type: 'results'; readonly batchId: number; readonly results: readonly StepResult[] }
+  | { readonly type: 'results'; readonly batchId: number; readonly results: readonly StepResult[]; readonly held: HeldBlocks }
   /** `blocks` are null where the executor doesn't hold them. */
-  | { readonly type: 'answer'; readonly request: number; readonly blocks: readonly (Float32Array | null)[] }
+  | { readonly type: 'answer'; readonly request: number; readonly blocks: readonly (Float32Array | null)[]; readonly held: HeldBlocks }
   | { readonly type: 'answer.failed'; readonly request: number; readonly message: string }
   | { readonly type: 'stopped' };

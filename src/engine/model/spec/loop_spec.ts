@@ -60,7 +60,7 @@ const InitialValues = Type.Union([Type.Array(Type.Number()), Type.Object({ fill:
 export type InitialValues = Static<typeof InitialValues>;
 
 export function expandInitial(values: InitialValues, elements: number): readonly number[] {
-  return 'fill' in values ? Array<number>(elements).fill(values.fill) : values;
+  return Array.isArray(values) ? values : Array<number>(elements).fill((values as { fill: number }).fill);
 }
 
 /** A named behaviour of the model, with stable state and boundaries that the scheduler may use. */

@@ -1,0 +1,90 @@
+import { after, before } from 'node:test';
+import type { LoopState } from '../../../src/engine/model/loop_kernel.ts';
+import type { LoopKind } from '../../../src/engine/model/spec/loop_spec.ts';
+import { contextOf, ExecutorBench } from './ExecutorBench.ts';
+import { testLoopKernel, type KernelCase } from './loop_kernel_contract.ts';
+
+let plain: ExecutorBench;
+let invariant: ExecutorBench;
+before(async () => {
+  plain = await ExecutorBench.open();
+  invariant = await ExecutorBench.open({ batchInvariant: true });
+});
+after(async () => {
+  await plain.close();
+  await invariant.close();
+});
+
+// Prompts of the vocabulary, by id: `<bos>` and words.
+const PROMPTS = [
+  [1, 23, 67, 65, 30, 8, 19, 74, 15, 55, 0, 0],
+  [1, 23, 67, 65, 14, 8, 43, 74, 49, 0, 0, 0],
+  [1, 16, 19, 15, 0, 0, 0, 0, 0, 0, 0, 0],
+];
+
+function contract<State extends LoopState>(kind: LoopKind, kernelCase: Omit<KernelCase<State>, 'name' | 'tolerance'>): void {
+  const tolerance = (bench: ExecutorBench) => bench.spec.loops[kind]!.step.batchTolerance;
+  testLoopKernel(() => ({ plain, invariant }), { ...kernelCase, name: kind, tolerance });
+}
+
+contract('encoder_chunk', {
+  units: 1,
+  async ready(bench, _session, variant) {
+    const ctx = contextOf({ seed: variant });
+    const kernel = bench.kernels.encoder_chunk;
+    return { kernel, state: kernel.initState({ ids: PROMPTS[variant]! }, ctx), contextAt: () => ctx, borrowed: [] };
+  },
+});
+
+contract('start_bank', {
+  units: 1,
+  async ready(bench, _session, variant) {
+    const ctx = contextOf({ seed: variant });
+    const kernel = bench.kernels.start_bank;
+    return { kernel, state: kernel.initState({ index: variant * 17 }, ctx), contextAt: () => ctx, borrowed: [] };
+  },
+});
+
+contract('ar_decode', {
+  units: 4,
+  async ready(bench, _session, variant) {
+    const ctx = contextOf({ seed: variant });
+    const kernel = bench.kernels.ar_decode;
+    const ids = [1, 30, 19, 15, 55, 3, 38, 36, [43, 49, 18][variant]!, 2];
+    return { kernel, state: kernel.initState({ ids, endIds: [2], maxTokens: 20 }, ctx), contextAt: () => ctx, borrowed: [] };
+  },
+});
+
+contract('video_continuation', {
+  // A seeded chunk, then two made of three units each; steering changes between the two steps of a chunk.
+  units: 7,
+  async ready(bench, session, variant) {
+    const kernel = bench.kernels.video_continuation;
+    const prompt = await bench.encodePrompt(session, PROMPTS[variant]!);
+    const latents = await bench.startLatents(session, 3 + variant * 20);
+    const contextAt = (unit: number) => contextOf({ seed: 40 + variant, prompt, steer: unit >= 2 ? 1 : 0, speed: 1 + variant, version: unit >= 2 ? 2 : 1 });
+    const state = kernel.seeded(kernel.initState({ firstChunk: 0 }, contextAt(0)), latents);
+    return { kernel, state, contextAt, borrowed: [...Object.values(prompt), latents] };
+  },
+});
+
+contract('vae_tile_decode', {
+  units: 2,
+  async ready(bench, session, variant) {
+    const ctx = contextOf({ seed: variant });
+    const kernel = bench.kernels.vae_tile_decode;
+    const latents = await bench.startLatents(session, variant * 11);
+    return { kernel, state: kernel.initState({ latents, frames: [0, 1], start90k: 0 }, ctx), contextAt: () => ctx, borrowed: [latents] };
+  },
+});
+
+contract('audio', {
+  units: 2,
+  async ready(bench, session, variant) {
+    const ctx = contextOf({ seed: variant });
+    const kernel = bench.kernels.audio;
+    const latents = await bench.startLatents(session, variant * 11);
+    const state = kernel.withChunk(kernel.initState({ firstChunk: 0 }, ctx), { latents, chunk: 0, frames: [0, 1], start90k: 0 });
+    return { kernel, state, contextAt: () => ctx, borrowed: [latents] };
+  },
+});
