@@ -1,0 +1,157 @@
+import type { SessionView } from '../../src/protocol/rest.ts';
+import type { Accepted, Applied } from '../../src/protocol/channel.ts';
+import type { Static } from 'typebox';
+import type { Probe, OpenOptions, ProbePage } from '../../probe/Probe.ts';
+import { painted } from '../../probe/derive.ts';
+import type { CapturedPicture, PressSample } from '../../probe/samples.ts';
+import { ApiClient } from './api_client.ts';
+import type { TestServer } from './server.ts';
+
+/** An answer as the page's own client told it, with the page's time. */
+export type ClientEvent = { readonly t: number } & (
+  | ({ readonly event: 'accepted' } & Static<typeof Accepted>)
+  | ({ readonly event: 'applied' } & Static<typeof Applied>)
+  | { readonly event: 'error'; readonly code: string; readonly message: string; readonly re: string | null }
+  | { readonly event: 'state'; readonly state: string }
+  | { readonly event: 'goaway' | 'closed'; readonly reason: string }
+);
+
+/** What is used of the page's `window.segue`. */
+interface PageClient {
+  readonly sessionId: string;
+  readonly epoch: number;
+  readonly state: string;
+  readonly transport: string | null;
+  on(event: string, listener: (...args: unknown[]) => void): void;
+}
+
+export interface DriveOptions extends OpenOptions {
+  /** Query of the page's URL, without `?`. */
+  readonly query?: string;
+}
+
+/** The demo page in a probed browser, handled as a person would: by its buttons, its text box and the keyboard. */
+export class DrivePage {
+  readonly probe: ProbePage;
+  readonly #api: ApiClient;
+
+  private constructor(probe: ProbePage, api: ApiClient) {
+    this.probe = probe;
+    this.#api = api;
+  }
+
+  static async open(probe: Probe, server: TestServer, { query = '', ...options }: DriveOptions = {}): Promise<DrivePage> {
+    const page = await probe.open(`${server.url}/${query === '' ? '' : `?${query}`}`, { ...options, initScript: FOLLOW_CLIENT });
+    return new DrivePage(page, new ApiClient(server));
+  }
+
+  /** Presses Join and waits for the first picture. Returns the press. */
+  async join(timeoutMs = 15_000): Promise<PressSample> {
+    await this.pressJoin();
+    await this.probe.until('first picture painted', (samples) => painted(samples)[0], timeoutMs);
+    return this.probe.presses.find(({ what }) => what.startsWith('click:'))!;
+  }
+
+  async pressJoin(): Promise<void> {
+    await this.probe.page.getByRole('button', { name: /join/i }).click();
+  }
+
+  /** Types and sends a prompt; resolves when the server has applied it. */
+  async prompt(text: string, timeoutMs = 10_000): Promise<ClientEvent & { event: 'applied' }> {
+    const since = await this.typePrompt(text);
+    return (await this.event('the prompt applied', (event) => event.event === 'applied' && event.t >= since && ['restart', 'steer', 'continue'].includes(event.how), timeoutMs)) as ClientEvent & { event: 'applied' };
+  }
+
+  /** Types and sends a prompt; the page's time just before Enter. */
+  async typePrompt(text: string): Promise<number> {
+    const box = this.probe.page.getByRole('textbox');
+    await box.fill(text);
+    const since = await this.probe.now();
+    await box.press('Enter');
+    return since;
+  }
+
+  /** Escape; resolves with the press once the server has answered, and the epoch that it opened. */
+  async interrupt(timeoutMs = 10_000): Promise<{ readonly press: PressSample; readonly epoch: number }> {
+    const since = await this.probe.now();
+    await this.probe.page.keyboard.press('Escape');
+    const press = await this.press('key:Escape', since);
+    const accepted = (await this.event('the interrupt accepted', (event) => event.event === 'accepted' && event.t >= press.t, timeoutMs)) as ClientEvent & { event: 'accepted' };
+    return { press, epoch: accepted.epoch };
+  }
+
+  async press(what: string, since: number): Promise<PressSample> {
+    return this.probe.until(`press of ${what}`, () => this.probe.presses.find((press) => press.t >= since && press.what === what), 3_000);
+  }
+
+  async event(what: string, matches: (event: ClientEvent) => boolean, timeoutMs = 10_000): Promise<ClientEvent> {
+    const deadline = performance.now() + timeoutMs;
+    for (;;) {
+      const events = await this.events();
+      const found = events.find(matches);
+      if (found !== undefined) return found;
+      if (performance.now() > deadline) throw new Error(`not within ${timeoutMs} ms: ${what}; last events: ${JSON.stringify(events.slice(-4))}; page errors: ${this.probe.errors.slice(-3).join(' | ')}`);
+      await new Promise((resolve) => setTimeout(resolve, 25));
+    }
+  }
+
+  /** The last 500 events of the page's clients. */
+  events(): Promise<ClientEvent[]> {
+    return this.probe.page.evaluate(() => (globalThis as unknown as { __clientEvents: ClientEvent[] }).__clientEvents);
+  }
+
+  async sessionId(): Promise<string> {
+    const id = await this.probe.page.evaluate(() => (globalThis as unknown as { segue?: PageClient }).segue?.sessionId);
+    if (id === undefined) throw new Error('the page is in no session');
+    return id;
+  }
+
+  transport(): Promise<string | null> {
+    return this.probe.page.evaluate(() => (globalThis as unknown as { segue?: PageClient }).segue?.transport ?? null);
+  }
+
+  async session(): Promise<SessionView> {
+    return this.#api.session(await this.sessionId());
+  }
+
+  /** `count` painted pictures, at least `intervalMs` apart, as RGB. */
+  async pictures(count: number, intervalMs: number): Promise<Uint8Array[]> {
+    const pictures: Uint8Array[] = [];
+    for (let at = 0; at < count; at++) {
+      const picture: CapturedPicture | null = await this.probe.grab();
+      if (picture !== null) pictures.push(Buffer.from(picture.rgb, 'base64'));
+      await new Promise((resolve) => setTimeout(resolve, intervalMs));
+    }
+    return pictures;
+  }
+
+  async leave(): Promise<void> {
+    await this.probe.page.getByRole('button', { name: /leave/i }).click();
+    await this.event('the client closed', ({ event }) => event === 'closed', 5_000);
+  }
+
+  close(): Promise<void> {
+    return this.probe.close();
+  }
+}
+
+/** Keeps what the page's client tells: installed as a setter, so that nothing of a client's life is missed. */
+const FOLLOW_CLIENT = `(() => {
+  const events = (globalThis.__clientEvents = []);
+  const add = (entry) => { events.push({ t: performance.now(), ...entry }); if (events.length > 500) events.splice(0, 100); };
+  let current;
+  Object.defineProperty(globalThis, 'segue', {
+    configurable: true,
+    get: () => current,
+    set: (client) => {
+      current = client;
+      if (!client) return;
+      client.on('accepted', (answer) => add({ ...answer, event: 'accepted' }));
+      client.on('applied', (answer) => add({ ...answer, event: 'applied' }));
+      client.on('error', (error, request) => add({ event: 'error', code: error.code, message: error.message, re: request?.id ?? null }));
+      client.on('state', (state) => add({ event: 'state', state }));
+      client.on('goaway', (notice) => add({ event: 'goaway', reason: notice.reason }));
+      client.on('closed', (reason) => add({ event: 'closed', reason }));
+    },
+  });
+})()`;

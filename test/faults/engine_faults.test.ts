@@ -1,0 +1,67 @@
+/** What goes wrong inside the engine stays in its session, and that session goes on or is told why. */
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { ApiClient } from '../e2e/api_client.ts';
+import { StreamClient } from '../e2e/StreamClient.ts';
+import { TestServer } from '../e2e/server.ts';
+
+const FRAME_MS = 1000 / 12;
+/** One chunk is two pictures; the rest is what a loaded machine delays any one delivery. */
+const MAX_GAP_MS = 3 * FRAME_MS + 150;
+/** The longest wait that any watchdog allows, and its consequences. */
+const SETTLE_MS = 6_000;
+
+describe('engine faults', () => {
+  let server: TestServer;
+  let api: ApiClient;
+
+  before(async () => {
+    server = await TestServer.start();
+    api = new ApiClient(server);
+  });
+
+  after(async () => {
+    const exit = await server?.stop();
+    assert.equal(exit?.code, 0, server?.tail());
+  });
+
+  for (const fault of ['kernel_exception', 'runtime_error', 'executor_hang'] as const) {
+    it(`${fault}: its session goes on or says why, the other misses at most a chunk`, async () => {
+      const [faulty, healthy] = await Promise.all(
+        [{ seed: 1 }, { seed: 2 }].map(async (options) => {
+          const created = await api.createSession(options);
+          return { id: created.id, client: await StreamClient.join(server.url, created.id, created.clientToken) };
+        }),
+      );
+      assert.ok(faulty && healthy);
+      await Promise.all([faulty, healthy].map(({ client }) => client.untilPicture('a first picture')));
+      await delay(1_500);
+
+      const injected = performance.now();
+      await api.inject(faulty.id, fault);
+      await delay(SETTLE_MS);
+      const now = performance.now();
+
+      const failed = (await server.metrics()).sum('segue_engine_units_failed_total');
+      assert.ok(failed >= 1, 'the fault was never met');
+      const said = faulty.client.messages.find((message) => message.at >= injected && (message.type === 'error' || message.type === 'closed'));
+      const flows = faulty.client.pictures(now - 1_000, now).length;
+      assert.ok(flows >= 8 || said !== undefined, `the faulty session neither flows (${flows} pictures in the last second) nor says why`);
+
+      const pictures = healthy.client.pictures(injected - 500, now);
+      const gaps = pictures.slice(1).map((packet, at) => packet.at - pictures[at]!.at);
+      assert.ok(Math.max(...gaps) <= MAX_GAP_MS, `the other session's longest gap: ${Math.round(Math.max(...gaps))} ms`);
+      assert.equal(healthy.client.messages.find((message) => message.at >= injected && (message.type === 'error' || message.type === 'closed')), undefined);
+
+      const answer = await healthy.client.request({ type: 'redirect', id: healthy.client.nextId(), prompt: 'desert at day' });
+      assert.equal(answer.type, 'applied');
+      if (flows >= 8) {
+        const next = await faulty.client.request({ type: 'redirect', id: faulty.client.nextId(), prompt: 'coast at dawn' });
+        assert.equal(next.type, 'applied', 'the next turn of the session that had the fault');
+      }
+      await Promise.all([faulty, healthy].map(({ client }) => client.close()));
+      await Promise.all([faulty, healthy].map(({ id }) => api.close(id)));
+    });
+  }
+});
