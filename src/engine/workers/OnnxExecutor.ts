@@ -1,7 +1,9 @@
 import { CompileCache, CompileError, runtimeVersion } from '../compile/CompileCache.ts';
 import { DeviceError } from '../model/device_error.ts';
 import { createKernels, type KernelSource, type Kernels, type StepRunner } from '../model/kernels/create_kernels.ts';
+import type { ComponentSpec } from '../model/spec/component_spec.ts';
 import type { LoopKind } from '../model/spec/loop_spec.ts';
+import { unitBytes } from '../model/spec/tensor_signature.ts';
 import type { MemoryTag, PlannedUnit, StepFailure, StepResult, WorkUnitBatch } from '../model/work.ts';
 import { SharedPool } from '../../streams/shared_pool.ts';
 import { BatchGather } from './BatchGather.ts';
@@ -159,7 +161,8 @@ export class OnnxExecutor {
     }
     return batch.units.map((unit) => {
       const result = results.get(unit.unitId) ?? failure(unit, 'kernel_exception', 'the kernel returned no result for this unit');
-      if (!result.ok) this.#blocks.release(Object.values(unit.outputs).flatMap((output) => (output.kind === 'block' ? [output.block] : [])));
+      // A refused unit wrote nothing: what it names belongs to somebody else, or to nobody.
+      if (!result.ok && runnable.includes(unit)) this.#blocks.release(Object.values(unit.outputs).flatMap((output) => (output.kind === 'block' ? [output.block] : [])));
       return result;
     });
   }
@@ -200,9 +203,26 @@ export class OnnxExecutor {
   #refusal(unit: PlannedUnit, batch: WorkUnitBatch, cancelled: boolean): StepFailure | null {
     if (cancelled) return failure(unit, 'cancelled', 'cancelled before it ran');
     if (this.#loaded === null) return failure(unit, 'runtime_error', `model ${batch.modelId} is not loaded`);
-    if (!this.#pools.has(unit.sessionId)) return failure(unit, 'cancelled', `session ${unit.sessionId} is not attached`);
+    const pools = this.#pools.get(unit.sessionId);
+    if (pools === undefined) return failure(unit, 'cancelled', `session ${unit.sessionId} is not attached`);
+    const misplaced = this.#misplaced(unit, pools, this.#loaded.source.components[batch.component]);
+    if (misplaced !== null) return failure(unit, 'runtime_error', misplaced);
     const sleeping = [...this.#asleep].find((tag) => tag === 'weights' || Object.values(unit.plan.outputs).some((output) => output.kind === 'block' && output.memory === tag));
     if (sleeping !== undefined) return failure(unit, 'runtime_error', `memory ${sleeping} is asleep`);
+    return null;
+  }
+
+  /** Why an output can't be placed, or null. Checked before anything runs, so that publishing can't fail half-way. */
+  #misplaced({ outputs }: PlannedUnit, pools: SessionPools, component: ComponentSpec | undefined): string | null {
+    for (const [name, output] of Object.entries(outputs)) {
+      const signature = component?.outputs[name];
+      if (signature === undefined) return `there is no output ${name}`;
+      if (output.kind === 'block' && this.#blocks.get(output.block) !== undefined) return `block ${output.block} is already written`;
+      if (output.kind !== 'slot') continue;
+      const { slots, slotBytes } = pools[output.pool];
+      if (!(output.slot >= 0 && output.slot < slots)) return `${output.pool} slot ${output.slot} of ${slots}`;
+      if (unitBytes(signature) > slotBytes) return `output ${name} is ${unitBytes(signature)} bytes, a ${output.pool} slot ${slotBytes}`;
+    }
     return null;
   }
 

@@ -1,0 +1,106 @@
+import { readFileSync } from 'node:fs';
+import { after, before, test } from 'node:test';
+import assert from 'node:assert/strict';
+import type { BlockId } from '../../../src/engine/model/work.ts';
+import { PromptProcessor } from '../../../src/engine/model/processors/PromptProcessor.ts';
+import { contextOf, ExecutorBench } from './ExecutorBench.ts';
+
+// Rounding of 32-bit sums grows over chunks that feed each other; latents have a standard deviation of about 1.
+const TOLERANCE = 5e-4;
+
+interface Script {
+  readonly seed: number;
+  readonly lineage: number;
+  readonly prompts: readonly string[];
+  readonly switchAt: number;
+  readonly steer: readonly number[];
+  readonly speed: readonly number[];
+  readonly shape: readonly [number, number, number, number];
+}
+
+let bench: ExecutorBench;
+before(async () => {
+  bench = await ExecutorBench.open();
+});
+after(() => bench.close());
+
+test('C1: nine chunks through the kernels equal the independent PyTorch roll-out with the same noise', async () => {
+  const script = JSON.parse(readFileSync(new URL('./fixtures/c1_rollout.json', import.meta.url), 'utf8')) as Script;
+  const bytes = readFileSync(new URL('./fixtures/c1_rollout.f32', import.meta.url));
+  const reference = new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
+  const [chunks, , rows, width] = script.shape;
+  assert.equal(reference.length, chunks * rows * width);
+  const processor = PromptProcessor.load(bench.spec);
+  const prompts: Readonly<Record<string, BlockId>>[] = [];
+  for (const text of script.prompts) {
+    const { changes } = processor.parse(text);
+    assert.equal(processor.promptText(changes), text);
+    prompts.push(await bench.encodePrompt('a', processor.promptIds(changes)));
+  }
+  const kernel = bench.kernels.video_continuation;
+  const contextAt = (chunk: number) =>
+    contextOf({ seed: script.seed, lineage: script.lineage, prompt: prompts[chunk < script.switchAt ? 0 : 1]!, steer: script.steer[chunk]!, speed: script.speed[chunk]! });
+  let state = kernel.initState({ firstChunk: 0 }, contextAt(0));
+  let largest = 0;
+  while (state.plan.chunk < chunks) {
+    const { chunk } = state.plan;
+    if (kernel.isChunkReady(state)) {
+      const [latents] = await bench.worker.read([kernel.latentsOf(state)]);
+      const expected = reference.subarray(chunk * rows * width, (chunk + 1) * rows * width);
+      for (const [index, value] of expected.entries()) largest = Math.max(largest, Math.abs(value - latents![index]!));
+    }
+    state = (await bench.step(kernel, 'a', state, contextAt(chunk)))!.state;
+  }
+  assert.equal(state.window.length, 7);
+  assert.ok(largest > 0 && largest <= TOLERANCE, `largest difference ${largest}, tolerance ${TOLERANCE}`);
+  console.log(`C1 largest difference ${largest.toExponential(2)}, tolerance ${TOLERANCE}`);
+});
+
+test('a pinned chunk repeats its first frame and makes another second one under a new lineage', async () => {
+  const processor = PromptProcessor.load(bench.spec);
+  const prompt = await bench.encodePrompt('b', processor.promptIds({ place: 3, time: 1, weather: 0 }));
+  const kernel = bench.kernels.video_continuation;
+  const ctx = contextOf({ seed: 3, prompt });
+  const seeded = kernel.seeded(kernel.initState({ firstChunk: 0 }, ctx), await bench.startLatents('b', processor.bankIndex({ place: 3, time: 1, weather: 0 })));
+  const { state: before } = (await bench.step(kernel, 'b', seeded, ctx, { keep: true }))!;
+  const runChunk = async (from: typeof before, lineage: number) => {
+    let state = from;
+    while (!kernel.isChunkReady(state)) state = (await bench.step(kernel, 'b', state, { ...ctx, lineage }, { keep: true }))!.state;
+    return { latents: kernel.latentsOf(state), values: (await bench.worker.read([kernel.latentsOf(state)]))[0]! };
+  };
+  const first = await runChunk(before, 0);
+  const pinned = await runChunk(kernel.withPin(before, first.latents), 1);
+  const free = await runChunk(before, 1);
+  const gap = (frame: 0 | 1, other: Float32Array) => {
+    let largest = 0;
+    first.values.forEach((value, at) => {
+      if (frameOf(at) === frame) largest = Math.max(largest, Math.abs(value - other[at]!));
+    });
+    return largest;
+  };
+  assert.ok(gap(0, pinned.values) < 1e-6, 'frame 0 stays');
+  assert.ok(gap(1, pinned.values) > 0.05, 'frame 1 is new');
+  assert.ok(gap(0, free.values) > 0.05, 'without a pin frame 0 is new too');
+});
+
+test('a change of steering lands at the very next step of the chunk in flight', async () => {
+  const processor = PromptProcessor.load(bench.spec);
+  const prompt = await bench.encodePrompt('c', processor.promptIds({ place: 0, time: 1, weather: 0 }));
+  const kernel = bench.kernels.video_continuation;
+  const straight = contextOf({ seed: 9, prompt });
+  const start = kernel.initState({ firstChunk: 0 }, straight);
+  const { state: half } = (await bench.step(kernel, 'c', start, straight, { keep: true }))!;
+  assert.equal(half.plan.step, 1);
+  const right = contextOf({ seed: 9, prompt, steer: 1, version: 2 });
+  const kept = (await bench.step(kernel, 'c', half, straight, { keep: true }))!;
+  const steered = (await bench.step(kernel, 'c', half, right, { keep: true }))!;
+  assert.equal(steered.state.plan.changedAtStep, 1);
+  assert.equal(steered.state.plan.conditioningVersion, 2);
+  assert.notDeepEqual(await bench.readOutputs(kept.ran), await bench.readOutputs(steered.ran));
+});
+
+/** Which frame of its chunk an element of the latents [32, 128] belongs to: half of each picture token, whole sound tokens. */
+function frameOf(index: number): 0 | 1 {
+  const token = Math.floor(index / 128);
+  return token < 28 ? (index % 128 < 64 ? 0 : 1) : token < 30 ? 0 : 1;
+}
