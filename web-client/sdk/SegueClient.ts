@@ -391,7 +391,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
     return this.#paused ? 'paused' : 'live';
   }
 
-  async #leaveTransport(): Promise<void> {
+  async #leaveTransport(leaving = false): Promise<void> {
     this.#connected = false;
     this.#book.suspend();
     this.#actions.stop();
@@ -399,21 +399,21 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
     this.#stats.stop();
     const transport = this.#transport;
     this.#transport = null;
-    await transport?.close();
+    await transport?.close(leaving);
   }
 
   async #end(reason: string, error: ClientError | null): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
     this.#abort.abort();
-    const connectionId = this.#transport?.connectionId ?? null;
     const closing = new ClientError('closed', reason, null, error ?? undefined);
     this.#book.close(closing);
     this.#handshake?.done.reject(closing);
     this.#ready.reject(error ?? closing);
     // Before the connection: a closed peer connection would leave the call to a page that may be gone.
-    const left = connectionId === null ? null : this.#signalling.leave(connectionId).catch(() => undefined);
-    await this.#leaveTransport();
+    // Fails where the server has ended the session itself, which is as good.
+    const left = this.#lastConnectionId === null ? null : this.#signalling.leave(this.#lastConnectionId).catch(() => undefined);
+    await this.#leaveTransport(true);
     this.#presenter.close();
     await this.#sound?.close();
     this.#updateState(reason);

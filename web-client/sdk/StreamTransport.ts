@@ -7,6 +7,9 @@ import { StreamSound } from './StreamSound.ts';
 import { StreamVideo } from './StreamVideo.ts';
 import type { Transport, TransportEvents, TransportStats } from './Transport.ts';
 
+/** The server takes a normal close for a farewell, and any other for a lost connection whose session is worth keeping. */
+const CLOSE_LEAVING = 1000;
+const CLOSE_REPLACED = 4000;
 const OPEN_TIMEOUT_MS = 5_000;
 /** Input behind this much unsent is old by the time it would arrive. */
 const MAX_INPUT_BUFFERED_BYTES = 16_384;
@@ -66,12 +69,12 @@ export class StreamTransport implements Transport {
     return Promise.resolve({ bytesReceived: this.#bytesReceived, roundTripMs: null, jitterBufferMs: null, packetsLost: 0, framesDropped: this.#video.framesDropped });
   }
 
-  async close(): Promise<void> {
+  async close(leaving = false): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
     this.#video.close();
     this.#sound?.close();
-    this.#socket.close(1000);
+    this.#socket.close(leaving ? CLOSE_LEAVING : CLOSE_REPLACED);
   }
 
   #received(data: string | ArrayBuffer): void {

@@ -18,8 +18,8 @@ export interface Transport {
   /** May be lost; never queued behind older ones. `copies` are for what must not wait for a retransmission. */
   sendInput(message: InputMessage, copies?: number): boolean;
   stats(): Promise<TransportStats>;
-  /** Idempotent. */
-  close(): Promise<void>;
+  /** `leaving`: the person leaves, and isn't about to come back by another connection. Idempotent. */
+  close(leaving?: boolean): Promise<void>;
 }
 
 export interface TransportStats {

@@ -25,7 +25,7 @@ export async function connect({ signalling, transport }: Connector, to: ConnectT
       const iceServers = await signalling.iceServers();
       return await PeerTransport.open({ ...to, signalling, iceServers }, events);
     } catch (error) {
-      const blocked = error instanceof ClientError && error.body === null && error.code !== 'closed';
+      const blocked = !(error instanceof ClientError) || (error.body === null && error.code !== 'closed');
       if (transport === 'webrtc' || !blocked) throw error;
       events.trouble(new ClientError('network', 'no WebRTC connection; trying the WebSocket', null, error));
     }
