@@ -15,7 +15,7 @@ import type { MediaOptions } from './options.ts';
 import type { Peer, PeerState } from './Peer.ts';
 import { PicturePump, type LeavingPicture } from './PicturePump.ts';
 import { PresentedTracker } from './PresentedTracker.ts';
-import { RtpClock } from './RtpClock.ts';
+import type { RtpClock } from './RtpClock.ts';
 import { SessionCounters } from './SessionCounters.ts';
 import { SoundPump, type LeavingSound } from './SoundPump.ts';
 import { Timeline } from './Timeline.ts';

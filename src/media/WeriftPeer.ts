@@ -25,7 +25,12 @@ import { RtpTrack } from './RtpTrack.ts';
 import { vp8Payloads } from './vp8_payload.ts';
 
 const REPORT_INTERVAL_MS = 1000;
-/** After a lost path this long is waited for it to come back (ICE consent may recover). */
+/**
+ * A receiver reports about once a second while media flows, and media always flows. Without a word for this long it is taken for
+ * gone: a closed tab says nothing, and ICE consent takes 30 s to expire.
+ */
+const SILENCE_MS = 5000;
+/** After a lost path this long is waited for it to come back. */
 const DISCONNECTED_TIMEOUT_MS = 10_000;
 const CLOSE_TIMEOUT_MS = 2000;
 /** RTCP payload-specific feedback formats (RFC 4585, 5104; REMB draft). */
@@ -58,6 +63,8 @@ export class WeriftPeer implements Peer {
   #hasKeyframe = false;
   #watchdog: Timer | null = null;
   #reports: Timer | null = null;
+  #quiet: Timer | null = null;
+  #heardMs = -Infinity;
   #closing: Promise<void> | null = null;
 
   constructor(deps: {
@@ -84,7 +91,9 @@ export class WeriftPeer implements Peer {
     this.#connection = new RTCPeerConnection(configuration(deps.options));
     this.#channels = new DataChannels({
       message: (channel, data) => {
-        if (this.#closing === null) this.#events.message(channel, data);
+        if (this.#closing !== null) return;
+        this.#heard();
+        this.#events.message(channel, data);
       },
       overflowed: () => this.#fail(new SegueError('timed_out', 'the receiver does not take its answers')),
     });
@@ -184,6 +193,7 @@ export class WeriftPeer implements Peer {
   async #close(): Promise<void> {
     this.#watchdog?.cancel();
     this.#reports?.cancel();
+    this.#quiet?.cancel();
     if (this.#state === 'connected') await this.#channels.flushed();
     let timer: NodeJS.Timeout | undefined;
     const bound = new Promise<void>((resolve) => (timer = setTimeout(resolve, CLOSE_TIMEOUT_MS)));
@@ -198,15 +208,10 @@ export class WeriftPeer implements Peer {
     if (this.#closing !== null) return;
     switch (state) {
       case 'connected':
-        this.#watchdog?.cancel();
-        this.#state = 'connected';
-        this.#events.state('connected');
-        this.#scheduleReport();
+        this.#up();
         return;
       case 'disconnected':
-        this.#arm(DISCONNECTED_TIMEOUT_MS, 'the connection was lost');
-        this.#state = 'disconnected';
-        this.#events.state('disconnected');
+        this.#lost();
         return;
       case 'failed':
         this.#fail(new SegueError('timed_out', 'the connection failed'));
@@ -215,6 +220,39 @@ export class WeriftPeer implements Peer {
         void this.close();
         return;
     }
+  }
+
+  #up(): void {
+    this.#watchdog?.cancel();
+    this.#silence(SILENCE_MS);
+    if (this.#state === 'connected') return;
+    this.#state = 'connected';
+    this.#events.state('connected');
+    this.#scheduleReport();
+  }
+
+  #lost(): void {
+    if (this.#state !== 'connected') return;
+    this.#arm(DISCONNECTED_TIMEOUT_MS, 'the connection was lost');
+    this.#state = 'disconnected';
+    this.#hasKeyframe = false;
+    this.#events.state('disconnected');
+  }
+
+  /** A sign of life. Cheap: the timer is set anew only when it fires. */
+  #heard(): void {
+    this.#heardMs = this.#clock.now();
+    if (this.#state === 'disconnected' && this.#connection.connectionState === 'connected') this.#up();
+  }
+
+  #silence(ms: number): void {
+    this.#quiet?.cancel();
+    this.#quiet = this.#clock.schedule(this.#clock.now() + ms, () => {
+      if (this.#state !== 'connected' || this.#closing !== null) return;
+      const left = this.#heardMs + SILENCE_MS - this.#clock.now();
+      if (left > 0) this.#silence(left);
+      else this.#lost();
+    });
   }
 
   #arm(ms: number, message: string): void {
@@ -242,6 +280,7 @@ export class WeriftPeer implements Peer {
 
   #feedback(packet: RtcpPacket): void {
     if (this.#closing !== null) return;
+    this.#heard();
     if (packet instanceof RtcpRrPacket) {
       const report = packet.reports.find(({ ssrc }) => ssrc === this.#picture?.sender.ssrc);
       if (report !== undefined) this.#events.lost(report.fractionLost / 256);
