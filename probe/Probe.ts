@@ -36,6 +36,8 @@ export interface OpenOptions {
   readonly viewport?: { readonly width: number; readonly height: number };
   /** Run in the page before its own scripts, after the probe. */
   readonly initScript?: string;
+  /** Served in place of what the URL holds: a client of one's own on the server's origin. */
+  readonly html?: string;
 }
 
 /** A real Chromium with the probe in every page. */
@@ -62,6 +64,8 @@ export class Probe {
     });
     await context.addInitScript(await pageScript());
     if (options.initScript !== undefined) await context.addInitScript(options.initScript);
+    const { html } = options;
+    if (html !== undefined) await context.route(url, (route) => route.fulfill({ contentType: 'text/html', body: html }));
     const page = await context.newPage();
     const probed = new ProbePage(context, page, options.rawFile);
     this.#pages.add(probed);

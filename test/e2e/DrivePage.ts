@@ -28,6 +28,24 @@ interface PageClient {
 export interface DriveOptions extends OpenOptions {
   /** Query of the page's URL, without `?`. */
   readonly query?: string;
+  /** Path of the page, for a client of one's own (`html`). */
+  readonly path?: string;
+}
+
+/** A frame notice, as it came over the `state` channel. */
+export interface Notice {
+  readonly t: number;
+  readonly rtp: number;
+  readonly epoch: number;
+  readonly conditioningVersion: number;
+  readonly actionSequence: number;
+}
+
+/** A change of the held action, as it was sent. */
+export interface SentAction {
+  readonly t: number;
+  readonly sequence: number;
+  readonly steer: number;
 }
 
 /** The demo page in a probed browser, handled as a person would: by its buttons, its text box and the keyboard. */
@@ -40,8 +58,8 @@ export class DrivePage {
     this.#api = api;
   }
 
-  static async open(probe: Probe, server: TestServer, { query = '', ...options }: DriveOptions = {}): Promise<DrivePage> {
-    const page = await probe.open(`${server.url}/${query === '' ? '' : `?${query}`}`, { ...options, initScript: FOLLOW_CLIENT });
+  static async open(probe: Probe, server: TestServer, { query = '', path = '/', ...options }: DriveOptions = {}): Promise<DrivePage> {
+    const page = await probe.open(`${server.url}${path}${query === '' ? '' : `?${query}`}`, { ...options, initScript: FOLLOW_CLIENT + FOLLOW_CHANNELS + (options.initScript ?? '') });
     return new DrivePage(page, new ApiClient(server));
   }
 
@@ -100,6 +118,16 @@ export class DrivePage {
     return this.probe.page.evaluate(() => (globalThis as unknown as { __clientEvents: ClientEvent[] }).__clientEvents);
   }
 
+  /** The last 2,000 frame notices, oldest first. */
+  notices(): Promise<Notice[]> {
+    return this.probe.page.evaluate(() => (globalThis as unknown as { __notices: Notice[] }).__notices);
+  }
+
+  /** The last 2,000 changes of the held action, oldest first. */
+  actions(): Promise<SentAction[]> {
+    return this.probe.page.evaluate(() => (globalThis as unknown as { __actions: SentAction[] }).__actions);
+  }
+
   async sessionId(): Promise<string> {
     const id = await this.probe.page.evaluate(() => (globalThis as unknown as { segue?: PageClient }).segue?.sessionId);
     if (id === undefined) throw new Error('the page is in no session');
@@ -154,4 +182,29 @@ const FOLLOW_CLIENT = `(() => {
       client.on('closed', (reason) => add({ event: 'closed', reason }));
     },
   });
-})()`;
+})();`;
+
+/** Keeps what crosses the data channels about frames and actions, without touching it. */
+const FOLLOW_CHANNELS = `(() => {
+  const notices = (globalThis.__notices = []);
+  const actions = (globalThis.__actions = []);
+  const keep = (list, entry) => { list.push({ t: performance.now(), ...entry }); if (list.length > 2000) list.splice(0, 500); };
+  const create = RTCPeerConnection.prototype.createDataChannel;
+  RTCPeerConnection.prototype.createDataChannel = function (label, ...rest) {
+    const channel = create.call(this, label, ...rest);
+    if (label === 'state') channel.addEventListener('message', ({ data }) => {
+      const { type, rtp, epoch, conditioningVersion, actionSequence } = JSON.parse(data);
+      if (type === 'frame') keep(notices, { rtp, epoch, conditioningVersion, actionSequence });
+    });
+    return channel;
+  };
+  const send = RTCDataChannel.prototype.send;
+  let steer = 0;
+  RTCDataChannel.prototype.send = function (data) {
+    if (this.label === 'input' && typeof data === 'string') {
+      const message = JSON.parse(data);
+      if (message.type === 'action' && message.steer !== steer) { steer = message.steer; keep(actions, { sequence: message.sequence, steer }); }
+    }
+    return send.call(this, data);
+  };
+})();`;

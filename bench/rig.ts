@@ -1,0 +1,63 @@
+import { fileURLToPath } from 'node:url';
+import { bundle } from '../probe/bundle.ts';
+import { Probe } from '../probe/Probe.ts';
+import { ApiClient } from '../test/e2e/api_client.ts';
+import { DrivePage } from '../test/e2e/DrivePage.ts';
+import { TestServer } from '../test/e2e/server.ts';
+
+/** Samples of each side; the short set by default, more by `SEGUE_BENCH_N`. */
+export const SAMPLES = Number(process.env['SEGUE_BENCH_N'] ?? 30);
+
+export const PROMPTS = ['snowy mountains at night', 'desert at day', 'city at dusk with rain', 'coast at dawn', 'forest at day with fog'] as const;
+
+/** How the engine takes changes up, and whether media is fenced; see `docs/benchmarks.md`, "Baselines". */
+export const BASELINES = {
+  ours: {},
+  /** Same model, look-ahead, flush on change and fence; but a change is read when the next chunk is planned. */
+  chunk: { SEGUE_ENGINE_POLICY: 'chunk' },
+  /** Queues are cleared when the request has been understood; nothing else tells old media from new. */
+  queue: { SEGUE_MEDIA_FENCE: 'queue' },
+  /** A request of 2 s of media is made and sent before the next is looked at. */
+  request: { SEGUE_ENGINE_POLICY: 'request', SEGUE_MEDIA_FENCE: 'queue' },
+} as const;
+
+/** One server with one page on it. */
+export interface Rig {
+  readonly server: TestServer;
+  readonly api: ApiClient;
+  readonly probe: Probe;
+  readonly page: DrivePage;
+  close(): Promise<void>;
+}
+
+/** @param client `page`: the demo page; `plain`: a client without any logic of its own (`probe/page/plain_client.ts`) */
+export async function rig(policy: keyof typeof BASELINES, client: 'page' | 'plain', { stamp = true, seed = 3 }: { stamp?: boolean; seed?: number } = {}): Promise<Rig> {
+  const server = await TestServer.start({ env: { ...BASELINES[policy], SEGUE_LOG_LEVEL: 'warn' } });
+  const probe = await Probe.launch();
+  const api = new ApiClient(server);
+  const page = client === 'page' ? await DrivePage.open(probe, server, { query: `seed=${seed}${stamp ? '&stamp=1' : ''}` }) : await openPlain(server, api, probe, { stamp, seed });
+  await page.join();
+  return {
+    server,
+    api,
+    probe,
+    page,
+    async close() {
+      await page.close();
+      await probe.close();
+      await server.stop();
+    },
+  };
+}
+
+async function openPlain(server: TestServer, api: ApiClient, probe: Probe, { stamp, seed }: { stamp: boolean; seed: number }): Promise<DrivePage> {
+  const script = await bundle(fileURLToPath(new URL('../probe/page/plain_client.ts', import.meta.url)));
+  const { id, clientToken } = await api.createSession({ seed, stamp });
+  const html = `<!doctype html><title>plain</title><body><canvas width="224" height="128"></canvas><input type="text"><button>Join</button><script>${script}</script>`;
+  return DrivePage.open(probe, server, { path: '/plain', query: `session=${id}&token=${encodeURIComponent(clientToken)}`, html });
+}
+
+/** A number in `[low, high)`: presses must not fall into step with chunks. */
+export function between(low: number, high: number): number {
+  return low + Math.random() * (high - low);
+}
