@@ -22,7 +22,7 @@ from .checkpoint import DriveModel, load_drive, sha256_of
 from .graphs import Graph, build_graphs
 from .key_mapping import MappingReport
 from .onnx_store import MAX_BATCH, OPSET, SHARED_FILE, export_graph, write_shared
-from .parity import check_all, measure_latency
+from .parity import check_all, check_mapping, measure_latency
 from .processor_data import processor_json, vocabulary_json
 from .start_chunks import BANK_SIZE, FIRST_SEED, START_SPEED, render_start_chunks
 
@@ -139,6 +139,9 @@ def convert(source: Path, out: Path, transformer_rules: dict[str, str] = key_map
     model = load_drive(source, transformer_rules)
     if _uncovered(model):
         raise ConversionError(f"parameters in no component: {_uncovered(model)}")
+    mapping_check = check_mapping(model)
+    if not mapping_check["passed"]:
+        raise ConversionError(f"the loaded weights don't compute what the source does: {mapping_check}")
     built: dict[str, Graph] = build_graphs(model, render_start_chunks(model))
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -146,7 +149,7 @@ def convert(source: Path, out: Path, transformer_rules: dict[str, str] = key_map
         total = sum(path.stat().st_size for path in folder.iterdir())
         if total > MAX_BYTES:
             raise ConversionError(f"{total} bytes of weights, at most {MAX_BYTES} allowed")
-        checks = check_all(model, built, folder)
+        checks = [mapping_check, *check_all(model, built, folder)]
         failed = [check for check in checks if not check["passed"]]
         if failed:
             raise ConversionError(f"parity missed: {failed}")
