@@ -121,6 +121,8 @@ describe('media thread and Chromium', () => {
 
   it('paints no frame of an old epoch that was not on its way at the fence, and goes silent', async () => {
     const frames = await painted();
+    const unreadable = frames.map((frame, at) => [at, frame, frames[at - 1]]).filter(([, frame]) => (frame as Painted).stamp === null);
+    assert.deepEqual(unreadable, [], `of ${frames.length} painted frames`);
     for (let i = 1; i < frames.length; i++) {
       const before = frames[i - 1]!.stamp!;
       const now = frames[i]!.stamp!;
