@@ -6,8 +6,12 @@ export class Captions {
   readonly #complete: Record<TextDelta['stream'], boolean> = { plan: true, narration: true };
   readonly #spoken: Record<TextDelta['stream'], string> = { plan: '', narration: '' };
 
-  constructor(plan: HTMLElement, narration: HTMLElement) {
+  readonly #told: HTMLElement;
+
+  /** `told`: a live region, which gets whole sentences only; word by word a screen reader would stammer. */
+  constructor(plan: HTMLElement, narration: HTMLElement, told: HTMLElement) {
     this.#lines = { plan, narration };
+    this.#told = told;
   }
 
   /** Returns the whole text once it is complete. */
@@ -17,7 +21,9 @@ export class Captions {
     this.#spoken[stream] = whole;
     this.#complete[stream] = type === 'text.complete';
     this.#lines[stream].textContent = sentence(whole);
-    return type === 'text.complete' ? whole : null;
+    if (type !== 'text.complete') return null;
+    if (stream === 'narration') this.#told.textContent = sentence(whole);
+    return whole;
   }
 
   clear(): void {

@@ -52,7 +52,7 @@ export class Room {
   readonly #mute = byId('mute', HTMLButtonElement);
   readonly #status = byId('status', HTMLElement);
   readonly #toasts = new Toasts(byId('toasts', HTMLElement));
-  readonly #captions = new Captions(byId('plan', HTMLElement), byId('narration', HTMLElement));
+  readonly #captions = new Captions(byId('plan', HTMLElement), byId('narration', HTMLElement), byId('narration-told', HTMLElement));
   readonly #glow = new AmbientGlow(byId('ambient', HTMLCanvasElement), this.#world);
   readonly #speed = new SpeedControl(byId('speed', HTMLElement), (speed) => this.steering.setSpeed(speed));
   readonly #suggestions = new Suggestions(byId('chips', HTMLElement), (prompt) => this.redirect(prompt));
@@ -62,6 +62,7 @@ export class Room {
   #joining: AbortController | null = null;
   #vocabulary: readonly string[] = [];
   #state: RoomState = 'idle';
+  #pressHandled = false;
 
   constructor(options: PageOptions) {
     this.#options = options;
@@ -71,11 +72,23 @@ export class Room {
       event.preventDefault();
       this.#submit();
     });
-    this.#interrupt.addEventListener('click', () => this.interruptOrResume());
+    // A finger that goes down means it; waiting for it to come up would cost a frame. The click that follows is the same press.
+    this.#interrupt.addEventListener('pointerdown', (event) => {
+      this.#pressHandled = event.button === 0 && !this.#resumable;
+      if (this.#pressHandled) this.interrupt();
+    });
+    this.#interrupt.addEventListener('click', () => {
+      if (!this.#pressHandled) this.interruptOrResume();
+      this.#pressHandled = false;
+    });
     this.#seamless.addEventListener('click', () => (this.#seamless.ariaPressed = String(this.#seamless.ariaPressed !== 'true')));
     this.#mute.addEventListener('click', () => this.toggleMute());
     byId('leave', HTMLButtonElement).addEventListener('click', () => void this.#client?.close('You left.'));
     window.addEventListener('pagehide', () => void this.#client?.close('The page was closed.'));
+  }
+
+  get #resumable(): boolean {
+    return this.#state === 'held' || this.#state === 'paused';
   }
 
   get inSession(): boolean {
@@ -107,7 +120,7 @@ export class Room {
 
   /** The button: interrupts, and offers the way on when it has. */
   interruptOrResume(): void {
-    if (this.#state === 'held' || this.#state === 'paused') this.#client?.resume();
+    if (this.#resumable) this.#client?.resume();
     else this.interrupt();
   }
 
@@ -237,9 +250,8 @@ export class Room {
     document.body.dataset['state'] = state;
     const [short, more = ''] = STATUS[state];
     this.#status.replaceChildren(short, ...(more === '' ? [] : [create('span', { className: 'more', textContent: more })]));
-    const resumable = state === 'held' || state === 'paused';
     const label = this.#interrupt.querySelector('span');
-    if (label) label.textContent = resumable ? 'Drive on' : 'Interrupt';
+    if (label) label.textContent = this.#resumable ? 'Drive on' : 'Interrupt';
     this.#prompt.placeholder = state === 'held' ? 'what happens next?' : PROPOSAL;
   }
 }
