@@ -69,13 +69,13 @@ export class PromptProcessor {
   /** @throws {SegueError} `prompt_not_understood`: the text names no attribute. */
   parse(text: string): ParsedPrompt {
     const { found, unknown } = this.#matcher.match(text);
-    const latest = new Map(found.map((match) => [match.attribute, match]));
+    // Of several phrases of one attribute the last counts; the kept ones stay in the order said.
+    const latest = new Map(found.map((match, index) => [match.attribute, index]));
     if (latest.size === 0) {
       throw new SegueError('prompt_not_understood', `nothing in this prompt is known to the model; it knows ${this.#examples()}`, { param: 'prompt' });
     }
-    // In the order said, the replaced ones left out.
-    const kept = found.filter((match) => latest.get(match.attribute) === match);
-    const replaced = found.filter((match) => !kept.includes(match)).map(({ phrase }) => phrase);
+    const kept = found.filter((match, index) => latest.get(match.attribute) === index);
+    const replaced = new Set(found.filter(({ attribute, value }) => found[latest.get(attribute)!]!.value !== value).map(({ phrase }) => phrase));
     const edits: string[] = [];
     for (let at = 0; at < kept.length; at += 2) {
       const [a, b] = [kept[at]!.phrase, kept[at + 1]?.phrase];

@@ -51,6 +51,8 @@ export class AuthoringFile<T> {
       const missing = fault.keyword === 'required' ? fault.params.requiredProperties[0] : undefined;
       if (extra !== undefined) throw file.fault([...path, extra], 'unknown key', 'a key of the schema', extra);
       if (missing !== undefined) throw file.fault([...path, missing], 'missing key', missing, 'nothing');
+      // A key that `additionalProperties: false` forbids is reported under the schema `false`, at the key itself.
+      if (fault.keyword === 'boolean') throw file.fault(path, 'unknown key', 'a key of the schema', path.at(-1));
       throw file.fault(path, fault.message, fault.params, at(value, path));
     }
     return deepFreeze(file);

@@ -24,9 +24,9 @@ export interface AuthoredModel {
 /** Checks what no file can check alone. @throws {SpecError} at the first fault. */
 export function crossCheck(authored: AuthoredModel): void {
   checkComponents(authored);
+  checkCaches(authored);
   checkLoops(authored);
   checkCapabilities(authored);
-  checkCaches(authored);
   checkProcessors(authored);
   checkPrograms(authored);
   checkDeployment(authored);
