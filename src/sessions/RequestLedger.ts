@@ -10,6 +10,8 @@ export interface LedgerEntry {
   readonly id: string;
   readonly kind: RequestKind;
   readonly epoch: number;
+  /** Monotonic ms. */
+  readonly acceptedMs: number;
   /** Connection to answer to; null: only those who wait for the id by REST. */
   connectionId: string | null;
   readonly answers: RequestAnswer[];
@@ -55,10 +57,10 @@ export class RequestLedger {
   }
 
   /** Throws when the id is known or {@link canAdd} is false: both are the caller's to check first. */
-  add(id: string, kind: RequestKind, epoch: number, connectionId: string | null): LedgerEntry {
+  add({ id, kind, epoch, acceptedMs, connectionId }: Pick<LedgerEntry, 'id' | 'kind' | 'epoch' | 'acceptedMs' | 'connectionId'>): LedgerEntry {
     if (this.#entries.has(id)) throw new Error(`request ${id} is known`);
     if (!this.canAdd) throw new Error(`${MAX_OPEN} requests are open`);
-    const entry: LedgerEntry = { id, kind, epoch, connectionId, answers: [], controlCopies: new Set(), done: false };
+    const entry: LedgerEntry = { id, kind, epoch, acceptedMs, connectionId, answers: [], controlCopies: new Set(), done: false };
     this.#entries.set(id, entry);
     this.#open += 1;
     this.#forget();

@@ -31,11 +31,15 @@ export interface SessionOptions {
   readonly prompt: string | null;
   readonly tenant: string;
   readonly stamp: boolean;
+  /** Leaving on purpose ends the session, instead of keeping it for a rejoin: nobody else can come back to it. */
+  readonly endsOnLeave: boolean;
   readonly limits: SessionLimits;
   readonly engine: EnginePort;
   readonly media: MediaPort;
   readonly clock: Clock;
   readonly log: Logger;
+  /** Each last answer to a request, for the metrics. */
+  readonly onSettled?: (kind: string, answer: string, elapsedMs: number) => void;
 }
 
 /** Engine's answer to `session.open`. */
@@ -202,7 +206,6 @@ export class Session {
       case 'relay.text':
         return this.#connections.onRelayText(message.connectionId, message.channel, message.text);
       case 'relay.media':
-        // A frame that was encoded before a fence and is still on its way must not leave after it; the socket asks for a keyframe then.
         return this.#connections.onRelayMedia(message);
     }
   }
@@ -212,9 +215,9 @@ export class Session {
     return this.#requests.submit(request, until);
   }
 
-  /** A message of a WebSocket: to the media thread, as if it had come over a data channel. */
-  inject(connectionId: string, channel: 'control' | 'input', text: string): void {
-    if (this.#connections.has(connectionId)) this.#options.media.send({ type: 'channel.inject', sessionId: this.id, connectionId, channel, text });
+  /** A message of a WebSocket, or (null) an input by REST: to the media thread, as if it had come over a data channel. */
+  inject(connectionId: string | null, channel: 'control' | 'input', text: string): void {
+    if (connectionId === null || this.#connections.has(connectionId)) this.#options.media.send({ type: 'channel.inject', sessionId: this.id, connectionId, channel, text });
   }
 
   /** Opens a WebRTC connection: see {@link SessionConnections.offer}. */
@@ -240,8 +243,17 @@ export class Session {
     this.#connections.requestKeyframe(connectionId);
   }
 
+  /** Someone leaves on purpose. Throws connection_not_found. */
   disconnect(connectionId: string, reason: string): void {
     this.#connections.close(connectionId, reason);
+    if (this.#options.endsOnLeave && this.#connections.views.length === 0) void this.close(reason);
+  }
+
+  /** A WebSocket is gone, on purpose or not. */
+  detachRelay(connectionId: string, left: boolean): void {
+    if (!this.#connections.has(connectionId)) return;
+    if (left) this.disconnect(connectionId, 'the client left');
+    else this.#connections.close(connectionId, 'the WebSocket closed');
   }
 
   hasConnection(connectionId: string): boolean {
@@ -389,14 +401,15 @@ export class Session {
     if (request.type === 'redirect') {
       this.memory.append({ requestId: entry.id, prompt: request.prompt, at: new Date().toISOString(), presented90k: this.#presented90k, epoch: entry.epoch });
     }
-    // A new wish ends a pause: whoever asks for something else wants to see it.
+    // As in the media thread, a fence ends a pause: whoever asks for something else wants to see it.
     if (request.type === 'pause') this.#setPaused(true);
-    else if (request.type === 'resume' || request.type === 'redirect') this.#setPaused(false);
+    else this.#setPaused(false);
   }
 
   #onAnswer(entry: LedgerEntry, answer: RequestAnswer): void {
     const { type, ...data } = answer;
     this.events.append(`request.${type}`, { kind: entry.kind, ...data });
+    if (answer.type !== 'accepted') this.#options.onSettled?.(entry.kind, answer.type, this.#options.clock.now() - entry.acceptedMs);
     if (entry.kind === 'redirect' && answer.type !== 'accepted') this.memory.settle(entry.id, answer.type === 'error' ? 'failed' : answer.type);
     this.#tellState();
   }

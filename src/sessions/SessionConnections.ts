@@ -8,6 +8,8 @@ import { createId } from './session_ids.ts';
 
 /** Connections of one session at once: one driver (two while one replaces the other) and watchers. */
 export const MAX_CONNECTIONS = 8;
+/** What was said last goes out, then the media thread reports the end; a peer that doesn't end by then is forgotten. */
+const LEAVE_WATCHDOG_MS = 1_000;
 /** The protocol's bound on every wait. */
 export const ANSWER_WATCHDOG_MS = 5_000;
 
@@ -36,6 +38,8 @@ interface Connection {
   readonly sink: RelaySink | null;
   state: ConnectionState;
   pending: { resolve(sdp: string): void; reject(error: SegueError): void; watchdog: Timer } | null;
+  /** Told to close, and why; its last messages may still be on their way. */
+  leaving: { readonly reason: string; readonly watchdog: Timer } | null;
 }
 
 export interface SessionConnectionsOptions {
@@ -63,22 +67,22 @@ export class SessionConnections {
   }
 
   get views(): readonly ConnectionView[] {
-    return [...this.#connections.values()].map(({ id, kind, roles, state }) => ({ id, kind, roles: [...roles], state }));
+    return [...this.#connections.values()].filter(({ leaving }) => leaving === null).map(({ id, kind, roles, state }) => ({ id, kind, roles: [...roles], state }));
   }
 
   /** Connections that carry media now. */
   get present(): number {
     let present = 0;
-    for (const { state } of this.#connections.values()) if (state === 'connected') present += 1;
+    for (const { state } of this.#connections.values()) if (state === 'connected') present += 1; // a leaving one is not, whatever its peer still reports
     return present;
   }
 
   has(connectionId: string): boolean {
-    return this.#connections.has(connectionId);
+    return this.#staying(connectionId) !== undefined;
   }
 
   roles(connectionId: string): ReadonlySet<Role> | null {
-    return this.#connections.get(connectionId)?.roles ?? null;
+    return this.#staying(connectionId)?.roles ?? null;
   }
 
   /**
@@ -87,7 +91,7 @@ export class SessionConnections {
    * Errors: connection_not_found, conflict (too many), bad_sdp, timed_out, session_closed.
    */
   async offer(sdp: string, roles: readonly Role[], replaces: string | null): Promise<{ readonly id: string; readonly sdp: string }> {
-    if (replaces !== null && !this.#connections.has(replaces)) throw connectionNotFound(replaces);
+    if (replaces !== null && !this.has(replaces)) throw connectionNotFound(replaces);
     const connection = this.#add('webrtc', roles, null);
     const { promise, resolve, reject } = Promise.withResolvers<string>();
     const { clock, media, sessionId } = this.#options;
@@ -96,7 +100,7 @@ export class SessionConnections {
     const sent = media.send({ type: 'connection.offer', sessionId, connectionId: connection.id, sdp, drives: connection.roles.has('drive') });
     if (!sent) this.#refuse(connection, new SegueError('engine_unavailable', 'the media thread is gone'));
     const answer = await promise;
-    if (replaces !== null && replaces !== connection.id) this.close(replaces, 'replaced by a newer connection');
+    if (replaces !== null && this.has(replaces)) this.close(replaces, 'replaced by a newer connection');
     this.#replaceDrivers(connection);
     return { id: connection.id, sdp: answer };
   }
@@ -116,22 +120,26 @@ export class SessionConnections {
 
   /** Trickle; null ends the candidates. Throws connection_not_found. */
   candidate(connectionId: string, candidate: IceCandidate | null): void {
-    if (this.#connections.get(connectionId)?.kind !== 'webrtc') throw connectionNotFound(connectionId);
+    if (this.#staying(connectionId)?.kind !== 'webrtc') throw connectionNotFound(connectionId);
     this.#options.media.send({ type: 'connection.candidate', sessionId: this.#options.sessionId, connectionId, candidate });
   }
 
   /** Closes one connection and says why on its control channel first. Throws connection_not_found. */
   close(connectionId: string, reason: string): void {
-    const connection = this.#connections.get(connectionId);
+    const connection = this.#staying(connectionId);
     if (!connection) throw connectionNotFound(connectionId);
+    if (connection.pending) return this.#refuse(connection, new SegueError('session_closed', reason));
     this.send(connectionId, 'control', { type: 'closed', reason });
-    this.#options.media.send({ type: 'connection.close', sessionId: this.#options.sessionId, connectionId });
-    this.#remove(connection, reason);
+    const sent = this.#options.media.send({ type: 'connection.close', sessionId: this.#options.sessionId, connectionId });
+    const { clock } = this.#options;
+    connection.leaving = { reason, watchdog: clock.schedule(clock.now() + (sent ? LEAVE_WATCHDOG_MS : 0), () => this.#remove(connection, reason)) };
+    connection.state = 'disconnected';
+    this.#options.onPresence();
   }
 
   /** A relay's socket can't take its pictures: it needs a keyframe to go on from. */
   requestKeyframe(connectionId: string): void {
-    if (this.#connections.has(connectionId)) this.#options.media.send({ type: 'connection.keyframe', sessionId: this.#options.sessionId, connectionId });
+    if (this.has(connectionId)) this.#options.media.send({ type: 'connection.keyframe', sessionId: this.#options.sessionId, connectionId });
   }
 
   /** To one connection; false where it is not there (any more). */
@@ -162,14 +170,15 @@ export class SessionConnections {
   onState(connectionId: string, state: ConnectionState): void {
     const connection = this.#connections.get(connectionId);
     if (!connection) return;
-    if (state !== 'closed') this.#setState(connection, state);
-    else if (connection.pending) this.#refuse(connection, new SegueError('bad_sdp', 'the connection closed before its offer was answered'));
+    if (state !== 'closed') {
+      if (connection.leaving === null) this.#setState(connection, state);
+    } else if (connection.pending) this.#refuse(connection, new SegueError('bad_sdp', 'the connection closed before its offer was answered'));
     else this.#remove(connection, 'the connection closed');
   }
 
   /** Data flows on it, whatever its transport reported so far. */
   markConnected(connectionId: string): void {
-    const connection = this.#connections.get(connectionId);
+    const connection = this.#staying(connectionId);
     if (connection && connection.state !== 'connected') this.#setState(connection, 'connected');
   }
 
@@ -179,6 +188,7 @@ export class SessionConnections {
 
   onRelayMedia(chunk: RelayedMedia): void {
     this.#connections.get(chunk.connectionId)?.sink?.media(chunk);
+    this.#options.media.send({ type: 'relay.taken', sessionId: this.#options.sessionId, connectionId: chunk.connectionId, count: 1 });
   }
 
   /** No new connections from here on; those that wait for an answer are refused. Idempotent. */
@@ -189,9 +199,8 @@ export class SessionConnections {
     }
   }
 
-  /** Resolves when the media thread has reported every WebRTC connection closed, or after `watchdogMs`; then forgets what is left. */
+  /** Resolves when the media thread has reported every connection closed, or after `watchdogMs`; then forgets what is left. */
   async drained(reason: string, watchdogMs: number): Promise<void> {
-    for (const connection of [...this.#connections.values()]) if (connection.kind === 'relay') this.#remove(connection, reason);
     if (this.#connections.size > 0) {
       const { promise, resolve } = Promise.withResolvers<void>();
       const { clock } = this.#options;
@@ -207,15 +216,15 @@ export class SessionConnections {
   #add(kind: 'webrtc' | 'relay', roles: readonly Role[], sink: RelaySink | null): Connection {
     if (this.#closed) throw new SegueError('session_closed', 'the session is closing');
     if (this.#connections.size >= MAX_CONNECTIONS) throw new SegueError('conflict', `a session has at most ${MAX_CONNECTIONS} connections`);
-    const connection: Connection = { id: createId('con'), kind, roles: new Set(roles), sink, state: 'connecting', pending: null };
+    const connection: Connection = { id: createId('con'), kind, roles: new Set(roles), sink, state: 'connecting', pending: null, leaving: null };
     this.#connections.set(connection.id, connection);
     return connection;
   }
 
   #replaceDrivers(by: Connection): void {
     if (!by.roles.has('drive')) return;
-    for (const { id, roles, pending } of [...this.#connections.values()]) {
-      if (id !== by.id && roles.has('drive') && !pending) this.close(id, 'replaced by a newer connection');
+    for (const { id, roles, pending, leaving } of [...this.#connections.values()]) {
+      if (id !== by.id && roles.has('drive') && !pending && !leaving) this.close(id, 'replaced by a newer connection');
     }
   }
 
@@ -234,11 +243,17 @@ export class SessionConnections {
     this.#options.onPresence();
   }
 
+  #staying(connectionId: string): Connection | undefined {
+    const connection = this.#connections.get(connectionId);
+    return connection?.leaving === null ? connection : undefined;
+  }
+
   #remove(connection: Connection, reason: string): void {
     if (!this.#connections.delete(connection.id)) return;
     connection.state = 'closed';
+    connection.leaving?.watchdog.cancel();
     try {
-      connection.sink?.closed(reason);
+      connection.sink?.closed(connection.leaving?.reason ?? reason);
     } catch (error) {
       this.#options.log.error({ err: error, connectionId: connection.id }, 'relay could not be told that it is closed');
     }

@@ -24,6 +24,7 @@ export interface RegistryOptions {
   /** Sessions that the server holds, whatever the engine would take. */
   readonly maxSessions: number;
   readonly maxWaiting: number;
+  readonly onSettled?: (kind: string, answer: string, elapsedMs: number) => void;
 }
 
 export interface SessionWish {
@@ -35,6 +36,7 @@ export interface SessionWish {
   readonly ticket?: string | undefined;
   readonly stamp?: boolean | undefined;
   readonly tenant: string;
+  readonly endsOnLeave?: boolean;
 }
 
 /** What is left of a session that has ended. */
@@ -166,7 +168,7 @@ export class SessionRegistry {
   }
 
   async #open(wish: SessionWish, program: string): Promise<Session> {
-    const { engine, media, clock, log, card, limits, maxSessions } = this.#options;
+    const { engine, media, clock, log, card, limits, maxSessions, onSettled } = this.#options;
     if (this.#sessions.size >= maxSessions) throw new SegueError('at_capacity', `the server holds at most ${maxSessions} sessions`);
     const id = createId('ses');
     const idleMs = Math.min(limits.idleMs, wish.limits?.idleMs ?? limits.idleMs);
@@ -178,6 +180,8 @@ export class SessionRegistry {
       prompt: wish.prompt ?? null,
       tenant: wish.tenant,
       stamp: wish.stamp === true,
+      endsOnLeave: wish.endsOnLeave === true,
+      ...(onSettled ? { onSettled } : {}),
       // A session with a short time-out is still warned: at most half of it before the end.
       limits: { idleMs, idleWarningMs: Math.min(limits.idleWarningMs, idleMs / 2), orphanMs: Math.min(limits.orphanMs, wish.limits?.orphanMs ?? limits.orphanMs) },
       engine,

@@ -176,7 +176,7 @@ export class SessionRequests {
       // An interrupt voids the redirect that it interrupts; otherwise the newest of a kind wins.
       if (older.kind === kind || (kind === 'interrupt' && older.kind === 'redirect')) this.#answer(older, { type: 'superseded', re: older.id, by: request.id });
     }
-    const entry = this.#ledger.add(request.id, kind, epoch, message.connectionId);
+    const entry = this.#ledger.add({ id: request.id, kind, epoch, acceptedMs: this.#host.clock.now(), connectionId: message.connectionId });
     if (message.channel === 'control') entry.controlCopies.add(message.connectionId);
     if (request.type === 'redirect') this.#conditioningVersion += 1;
     const held90k = message.held?.media90k ?? null;

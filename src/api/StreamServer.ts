@@ -1,0 +1,127 @@
+import { STATUS_CODES, type IncomingMessage, type Server } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { WebSocketServer, type WebSocket } from 'ws';
+import { SegueError } from '../protocol/errors.ts';
+import { ROLES } from '../sessions/ports.ts';
+import type { ApiContext } from './ApiContext.ts';
+import type { Principal } from './Authenticator.ts';
+import { toSegueError } from './http_errors.ts';
+import { StreamSocket } from './StreamSocket.ts';
+import { TokenBucket } from './TokenBucket.ts';
+
+/** Longest frame that is taken: a message and its envelope. */
+const MAX_FRAME_BYTES = 64 * 1024;
+/** A socket that doesn't answer a ping by the next one is dead. */
+const PING_MS = 15_000;
+/** Messages a second that one socket may send; an honest client sends about 30. */
+const MESSAGE_RATE = { burst: 300, perSecond: 150 } as const;
+/** RFC 6455: policy violation. */
+const POLICY_VIOLATION = 1008;
+
+/** `WS /v1/sessions/{id}/stream`: the session protocol and media over one WebSocket. */
+export class StreamServer {
+  readonly #context: ApiContext;
+  readonly #server = new WebSocketServer({ noServer: true, maxPayload: MAX_FRAME_BYTES, perMessageDeflate: false, clientTracking: true });
+  readonly #alive = new WeakSet<WebSocket>();
+  readonly #pings: ReturnType<typeof setInterval>;
+  readonly #rate: TokenBucket;
+  #sockets = 0;
+
+  constructor(context: ApiContext) {
+    this.#context = context;
+    this.#rate = new TokenBucket(context.clock, MESSAGE_RATE);
+    this.#pings = setInterval(() => this.#ping(), PING_MS);
+    this.#pings.unref();
+  }
+
+  get connections(): number {
+    return this.#server.clients.size;
+  }
+
+  /** Takes over the upgrades of an HTTP server. */
+  attach(server: Server): void {
+    server.on('upgrade', (request, socket, head) => {
+      const onError = (error: Error): void => this.#context.log.debug({ err: error }, 'a socket broke before it was upgraded');
+      socket.on('error', onError);
+      this.#upgrade(request, socket, head).then(
+        () => socket.off('error', onError),
+        (error: unknown) => refuse(socket, toSegueError(error)),
+      );
+    });
+  }
+
+  /** Closes what is left. Idempotent. */
+  async close(): Promise<void> {
+    clearInterval(this.#pings);
+    for (const socket of this.#server.clients) socket.close(1001, 'the server is shutting down');
+    await new Promise<void>((resolve) => {
+      // A client that doesn't answer the close frame must not hold up the end.
+      const watchdog = setTimeout(() => {
+        for (const socket of this.#server.clients) socket.terminate();
+      }, 500);
+      this.#server.close(() => {
+        clearTimeout(watchdog);
+        resolve();
+      });
+    });
+  }
+
+  async #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    const { authenticator, registry } = this.#context;
+    const url = new URL(request.url ?? '/', 'http://localhost');
+    const id = /^\/v1\/sessions\/([^/]{1,64})\/stream\/?$/.exec(url.pathname)?.[1];
+    if (id === undefined) throw new SegueError('not_found', 'nothing to upgrade here');
+    const principal = await authenticator.authenticate({ session: 'watch' }, request.headers.authorization, id, url.searchParams.get('token'));
+    const session = registry.get(id);
+    if (session.state === 'waiting' || session.state === 'created') throw new SegueError('conflict', 'the session is not open yet');
+    if (socket.destroyed) return;
+    this.#server.handleUpgrade(request, socket, head, (webSocket) => this.#serve(webSocket, id, principal));
+  }
+
+  #serve(socket: WebSocket, sessionId: string, principal: Principal | null): void {
+    const { registry, clock, log } = this.#context;
+    const childLog = log.child({ sessionId, transport: 'websocket' });
+    const key = String(++this.#sockets);
+    this.#alive.add(socket);
+    socket.on('pong', () => this.#alive.add(socket));
+    socket.on('error', (error) => childLog.debug({ err: error }, 'WebSocket error'));
+    const stream = new StreamSocket(socket, () => clock.now(), childLog);
+    try {
+      const session = registry.get(sessionId);
+      const roles = principal?.kind === 'client' ? principal.roles : ROLES;
+      const connectionId = session.attachRelay(roles, stream);
+      socket.on('close', (code) => session.detachRelay(connectionId, code === 1000));
+      stream.bind({
+        get epoch() {
+          return session.words.epoch;
+        },
+        receive: (channel, text) => {
+          if (this.#rate.take(key) > 0) socket.close(POLICY_VIOLATION, 'too many messages');
+          else session.inject(connectionId, channel, text);
+        },
+        requestKeyframe: () => session.requestKeyframe(connectionId),
+      });
+    } catch (error) {
+      // Between the check and the upgrade the session may have ended or filled up.
+      const told = toSegueError(error);
+      stream.text('control', JSON.stringify({ type: 'error', error: told.toBody() }));
+      socket.close(POLICY_VIOLATION, told.code);
+    }
+  }
+
+  #ping(): void {
+    for (const socket of this.#server.clients) {
+      if (!this.#alive.has(socket)) socket.terminate();
+      else {
+        this.#alive.delete(socket);
+        socket.ping();
+      }
+    }
+  }
+}
+
+function refuse(socket: Duplex, error: SegueError): void {
+  const body = JSON.stringify({ error: error.toBody() });
+  const head = [`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status] ?? 'Error'}`, 'content-type: application/json; charset=utf-8', `content-length: ${Buffer.byteLength(body)}`, 'connection: close'];
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
+}

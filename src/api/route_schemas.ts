@@ -1,0 +1,40 @@
+/** Schemas of the HTTP surface that are not part of the session protocol: paths, queries, envelopes, discovery. */
+import { Type } from 'typebox';
+import { ActionInput } from '../protocol/channel.ts';
+import { ErrorBody } from '../protocol/errors.ts';
+import { ROLES } from '../sessions/ports.ts';
+
+const Id = Type.String({ minLength: 1, maxLength: 64 });
+/** A request's id: the same again gets the same answer. Made by the server where it is left out. */
+const RequestId = Type.Optional(Type.String({ minLength: 1, maxLength: 64, pattern: '^[A-Za-z0-9_.:-]+$' }));
+const Rtp = Type.Optional(Type.Integer({ minimum: 0, maximum: 0xffffffff }));
+
+export const ErrorEnvelope = Type.Object({ error: ErrorBody }, { description: 'Every error of every call.' });
+export const ERROR_RESPONSES = { '4xx': ErrorEnvelope, '5xx': ErrorEnvelope } as const;
+
+export const SessionPath = Type.Object({ id: Id });
+export const ConnectionPath = Type.Object({ id: Id, connectionId: Id });
+export const WaitQuery = Type.Object({ wait: Type.Optional(Type.Enum(['accepted', 'applied'], { description: 'Answer when the request is accepted (default), or when it has its last answer.' })) });
+export const EventsQuery = Type.Object({ token: Type.Optional(Type.String({ maxLength: 4096 })), since: Type.Optional(Type.Integer({ minimum: 0 })) });
+export const TokenRequest = Type.Object({ roles: Type.Optional(Type.Array(Type.Enum([...ROLES]), { minItems: 1, maxItems: ROLES.length })) }, { additionalProperties: false });
+export const TokenAnswer = Type.Object({ clientToken: Type.String(), expiresAt: Type.String() });
+
+export const InterruptBody = Type.Object({ id: RequestId, heldVideoRtp: Rtp, heldAudioRtp: Rtp }, { additionalProperties: false });
+export const RedirectBody = Type.Object({ id: RequestId, prompt: Type.String({ minLength: 1, maxLength: 1000 }), seamless: Type.Optional(Type.Boolean()), heldVideoRtp: Rtp, heldAudioRtp: Rtp }, { additionalProperties: false });
+export const FlowBody = Type.Object({ id: RequestId }, { additionalProperties: false });
+export const InputBody = Type.Union([ActionInput, Type.Object({ type: Type.Literal('text'), id: RequestId, text: Type.String({ minLength: 1, maxLength: 1000 }), seamless: Type.Optional(Type.Boolean()) }, { additionalProperties: false })]);
+
+const TurnView = Type.Object({
+  requestId: Type.Union([Type.String(), Type.Null()]),
+  prompt: Type.Union([Type.String(), Type.Null()]),
+  plan: Type.String(),
+  narration: Type.String(),
+  at: Type.String(),
+  presented90k: Type.Integer(),
+  epoch: Type.Integer(),
+  outcome: Type.String(),
+});
+export const MemoryView = Type.Object({ turns: Type.Array(TurnView), dropped: Type.Integer({ description: 'Turns too old to be remembered.' }) });
+
+export const FaultBody = Type.Object({ session: Id, fault: Type.Enum(['kernel_exception', 'runtime_error', 'executor_hang']) }, { additionalProperties: false });
+export const BlockBody = Type.Object({ ms: Type.Integer({ minimum: 0, maximum: 5_000 }) }, { additionalProperties: false });

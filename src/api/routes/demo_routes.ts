@@ -1,0 +1,35 @@
+import type { FastifyInstance } from 'fastify';
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import { SegueError } from '../../protocol/errors.ts';
+import { CreatedSession, CreateSession } from '../../protocol/rest.ts';
+import type { ApiContext } from '../ApiContext.ts';
+import { ERROR_RESPONSES } from '../route_schemas.ts';
+import { TokenBucket } from '../TokenBucket.ts';
+import { createSession } from './session_routes.ts';
+
+/** Anybody may ask for a session here: for the demo page. Limited per address; tries with a ticket are free, for waiting is what they are for. */
+export function demoRoutes(fastify: FastifyInstance, context: ApiContext): void {
+  const { config, clock } = context;
+  const app = fastify.withTypeProvider<TypeBoxTypeProvider>();
+  const bucket = new TokenBucket(clock, { burst: config.demo.perMinute, perSecond: config.demo.perMinute / 60 });
+
+  app.post('/v1/demo/sessions', { config: { access: 'public' }, schema: { summary: 'Create a session for the demo page', tags: ['demo'], body: CreateSession, response: { 201: CreatedSession, ...ERROR_RESPONSES } } }, async (request, reply) => {
+    const { ticket } = request.body;
+    if (ticket === undefined || context.registry.queue.find(ticket) === null) {
+      const waitMs = bucket.take(request.ip);
+      if (waitMs > 0) throw new SegueError('rate_limited', 'too many demo sessions from this address', { retryAfterMs: waitMs });
+    }
+    // Nobody else has the token, so whoever leaves the page leaves for good.
+    const created = await createSession(context, request.body, { tenant: 'demo', endsOnLeave: true }, ['drive', 'speak', 'watch']);
+    return reply.code(201).send(created);
+  });
+}
+
+/** `loopback`: only where nobody but this machine can call. */
+export function demoEnabled({ demo, host }: ApiContext['config']): boolean {
+  return demo.enabled === 'always' || (demo.enabled === 'loopback' && isLoopback(host));
+}
+
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || /^127\./.test(host);
+}

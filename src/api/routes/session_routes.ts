@@ -1,0 +1,96 @@
+import { Type } from 'typebox';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import { Accepted, Applied, Superseded, type SessionRequest } from '../../protocol/channel.ts';
+import { SegueError } from '../../protocol/errors.ts';
+import { CreatedSession, CreateSession, SessionView } from '../../protocol/rest.ts';
+import { ROLES, type Role } from '../../sessions/ports.ts';
+import type { SessionWish } from '../../sessions/SessionRegistry.ts';
+import { createId } from '../../sessions/session_ids.ts';
+import type { ApiContext } from '../ApiContext.ts';
+import { ERROR_RESPONSES, FlowBody, InputBody, InterruptBody, MemoryView, RedirectBody, SessionPath, TokenAnswer, TokenRequest, WaitQuery } from '../route_schemas.ts';
+import { TokenBucket } from '../TokenBucket.ts';
+
+/** Requests by REST, per session: well under what the media thread takes from one sender, so that it never refuses one unheard. */
+const REQUEST_RATE = { burst: 20, perSecond: 10 } as const;
+
+const Answer = Type.Union([Accepted, Applied, Superseded]);
+
+/** Creates a session and the token for whoever plays it. Shared with the demo route. */
+export async function createSession({ registry, tokens, card, config }: ApiContext, body: CreateSession, more: Pick<SessionWish, 'tenant' | 'endsOnLeave'>, roles: readonly Role[]): Promise<CreatedSession> {
+  if (body.stamp === true && !config.test.enabled) throw new SegueError('not_found', 'stamp exists in test mode only', { param: 'stamp' });
+  const session = await registry.create({ ...body, ...more });
+  const { token, expiresAt } = await tokens.issue({ sessionId: session.id, roles });
+  return { id: session.id, state: session.state, clientToken: token, expiresAt, estimate: { costPerSecond: card.deviceSecondsPerSecond } };
+}
+
+/** `/v1/sessions` and everything that is asked of a session by REST. */
+export function sessionRoutes(fastify: FastifyInstance, context: ApiContext): void {
+  const app = fastify.withTypeProvider<TypeBoxTypeProvider>();
+  const { registry, tokens, clock } = context;
+  const bucket = new TokenBucket(clock, REQUEST_RATE);
+
+  app.post('/v1/sessions', { config: { access: 'key' }, schema: { summary: 'Create a session', tags: ['sessions'], body: CreateSession, response: { 201: CreatedSession, ...ERROR_RESPONSES } } }, async (request, reply) => {
+    const created = await createSession(context, request.body, { tenant: 'api' }, ROLES);
+    return reply.code(201).header('location', `/v1/sessions/${created.id}`).send(created);
+  });
+
+  app.get('/v1/sessions', { config: { access: 'key' }, schema: { summary: 'List sessions, live and lately ended', tags: ['sessions'], response: { 200: Type.Object({ sessions: Type.Array(SessionView) }), ...ERROR_RESPONSES } } }, async () => ({
+    sessions: [...registry.views],
+  }));
+
+  app.get('/v1/sessions/:id', { config: { access: { session: 'watch' } }, schema: { summary: 'Read a session', tags: ['sessions'], params: SessionPath, response: { 200: SessionView, ...ERROR_RESPONSES } } }, async (request) => registry.view(request.params.id));
+
+  app.get('/v1/sessions/:id/memory', { config: { access: { session: 'watch' } }, schema: { summary: 'Read the prompt memory', tags: ['sessions'], params: SessionPath, response: { 200: MemoryView, ...ERROR_RESPONSES } } }, async (request) => {
+    const { memory } = registry.get(request.params.id);
+    return { turns: memory.turns.map((turn) => ({ ...turn })), dropped: memory.dropped };
+  });
+
+  app.delete('/v1/sessions/:id', { config: { access: { session: 'drive' } }, schema: { summary: 'Close a session', tags: ['sessions'], params: SessionPath, response: { 200: SessionView, ...ERROR_RESPONSES } } }, async (request) => {
+    const { id } = request.params;
+    const session = registry.live.find((live) => live.id === id);
+    if (session) await session.close('closed by the API');
+    return registry.view(id);
+  });
+
+  app.post('/v1/sessions/:id/tokens', { config: { access: { session: 'watch' } }, schema: { summary: 'Make a client token, with no more roles than the caller has', tags: ['sessions'], params: SessionPath, body: TokenRequest, response: { 201: TokenAnswer, ...ERROR_RESPONSES } } }, async (request, reply) => {
+    const session = registry.get(request.params.id);
+    const { principal } = request;
+    const held: readonly Role[] = principal?.kind === 'client' ? principal.roles : ROLES;
+    const roles = request.body.roles ?? held;
+    const excess = roles.find((role) => !held.includes(role));
+    if (excess !== undefined) throw new SegueError('forbidden', `the caller has no role ${excess}`, { param: 'roles' });
+    const { token, expiresAt } = await tokens.issue({ sessionId: session.id, roles });
+    return reply.code(201).send({ clientToken: token, expiresAt });
+  });
+
+  const submit = async (id: string, message: SessionRequest, wait: 'accepted' | 'applied' | undefined) => {
+    const session = registry.get(id);
+    const waitMs = bucket.take(id);
+    if (waitMs > 0) throw new SegueError('rate_limited', 'too many requests for this session', { retryAfterMs: waitMs });
+    const answer = await session.request(message, wait === 'applied' ? 'settled' : 'accepted');
+    if (answer.type === 'error') throw new SegueError(answer.error.code, answer.error.message);
+    return answer;
+  };
+  const schema = { tags: ['requests'], params: SessionPath, querystring: WaitQuery, response: { 200: Answer, ...ERROR_RESPONSES } };
+  const options = { config: { access: { session: 'drive' } }, preValidation: emptyBodyIsNoRequest } as const;
+
+  app.post('/v1/sessions/:id/interrupt', { ...options, schema: { ...schema, summary: 'Freeze at once', body: InterruptBody } }, async ({ params, body, query }) => submit(params.id, { ...body, type: 'interrupt', id: body.id ?? createId('req') }, query.wait));
+  app.post('/v1/sessions/:id/redirect', { ...options, schema: { ...schema, summary: 'Ask for something else', body: RedirectBody } }, async ({ params, body, query }) => submit(params.id, { ...body, type: 'redirect', id: body.id ?? createId('req') }, query.wait));
+  app.post('/v1/sessions/:id/pause', { ...options, schema: { ...schema, summary: 'Pause', body: FlowBody } }, async ({ params, body, query }) => submit(params.id, { type: 'pause', id: body.id ?? createId('req') }, query.wait));
+  app.post('/v1/sessions/:id/resume', { ...options, schema: { ...schema, summary: 'Go on after a pause', body: FlowBody } }, async ({ params, body, query }) => submit(params.id, { type: 'resume', id: body.id ?? createId('req') }, query.wait));
+
+  app.post('/v1/sessions/:id/inputs', { ...options, schema: { ...schema, response: { 200: Answer, 202: Type.Object({ type: Type.Literal('taken') }), ...ERROR_RESPONSES }, summary: 'Push text (a redirect) or a held action', body: InputBody } }, async ({ params, body, query }, reply) => {
+    if (body.type === 'text') {
+      const { id, text, seamless } = body;
+      return submit(params.id, { type: 'redirect', id: id ?? createId('req'), prompt: text, ...(seamless === undefined ? {} : { seamless }) }, query.wait);
+    }
+    registry.get(params.id).inject(null, 'input', JSON.stringify(body));
+    return reply.code(202).send({ type: 'taken' as const });
+  });
+}
+
+/** Requests without parameters may come without a body. */
+async function emptyBodyIsNoRequest(request: FastifyRequest): Promise<void> {
+  request.body ??= {};
+}
