@@ -1,0 +1,140 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { extname, join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { chromium, type Browser, type Page } from 'playwright-core';
+import { build } from 'vite';
+
+const ROOT = fileURLToPath(new URL('../../web-client', import.meta.url));
+const TYPES: Readonly<Record<string, string>> = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css' };
+const STATES = ['live', 'held', 'redirecting', 'reconnecting'] as const;
+/** WCAG 2.2, 2.5.8: the least a target may measure. */
+const MIN_TARGET_PX = 24;
+
+/** Evaluated in the page: what is wrong with its controls, with words in place as in a session. */
+const OUT_OF_REACH = `(() => {
+  document.getElementById('narration').textContent = 'We roll into the snowy mountains, early morning, with a blizzard';
+  document.getElementById('plan').textContent = 'snowy mountains night snowfall';
+  const wrong = [];
+  if (document.documentElement.scrollWidth > innerWidth) wrong.push('the page is wider than the window');
+  let controls = 0;
+  for (const element of document.querySelectorAll('button, input, .captions p')) {
+    const style = getComputedStyle(element);
+    const box = element.getBoundingClientRect();
+    // Chips scroll within their row.
+    if (style.visibility !== 'visible' || box.width === 0 || element.closest('.visually-hidden, .poster, .chips')) continue;
+    const name = element.id || element.dataset.testid || element.textContent;
+    if (box.left < 0 || box.top < 0 || box.right > innerWidth || box.bottom > innerHeight) wrong.push(name + ' is outside the window');
+    if (!element.matches('button, input')) continue;
+    controls += 1;
+    if (Math.min(box.width, box.height) < ${MIN_TARGET_PX}) wrong.push(name + ' is too small');
+    const there = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+    if (there !== element && !element.contains(there)) wrong.push(name + ' is covered by ' + (there && there.className));
+  }
+  if (controls < 10) wrong.push('only ' + controls + ' controls');
+  return wrong;
+})()`;
+
+/** The page as it is built, in a real browser, without a server behind it: what can be pressed must be where it can be reached. */
+describe('layout of the page', { timeout: 60_000 }, () => {
+  let browser: Browser;
+  let server: Server;
+  let folder: string;
+  let url: string;
+
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'segue-page-'));
+    await build({ configFile: join(ROOT, 'vite.config.ts'), root: ROOT, logLevel: 'error', build: { outDir: folder, emptyOutDir: true } });
+    server = createServer((request, response) => {
+      const path = new URL(request.url ?? '/', 'http://localhost').pathname;
+      void readFile(join(folder, path === '/' ? 'index.html' : path)).then(
+        (body) => response.writeHead(200, { 'content-type': TYPES[extname(path) || '.html'] ?? 'text/plain' }).end(body),
+        () => response.writeHead(404).end(),
+      );
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+    browser = await chromium.launch({ executablePath: process.env['CHROMIUM_BIN'] ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu'] });
+  });
+
+  after(async () => {
+    await browser.close();
+    await new Promise((resolve) => server.close(resolve));
+    await rm(folder, { recursive: true });
+  });
+
+  const withPage = async (width: number, height: number, run: (page: Page, errors: string[]) => Promise<void>): Promise<void> => {
+    const context = await browser.newContext({ viewport: { width, height }, reducedMotion: 'reduce' });
+    const page = await context.newPage();
+    const errors: string[] = [];
+    page.on('pageerror', ({ message }) => errors.push(message));
+    try {
+      await page.goto(url);
+      await run(page, errors);
+    } finally {
+      await context.close();
+    }
+  };
+
+  for (const [width, height] of [[360, 640], [390, 844], [844, 390], [1280, 800], [1000, 700]] as const) {
+    it(`keeps every control in reach at ${width} × ${height}`, () =>
+      withPage(width, height, async (page, errors) => {
+        for (const state of STATES) {
+          await page.evaluate(`document.body.dataset.state = '${state}'`);
+          const outside = await page.evaluate(OUT_OF_REACH);
+          assert.deepEqual(outside, [], state);
+        }
+        assert.deepEqual(errors, []);
+      }));
+  }
+
+  it('offers nothing but Join before there is a session, by keyboard too', () =>
+    withPage(1280, 800, async (page) => {
+      const focused = new Set<string>();
+      for (let i = 0; i < 4; i += 1) {
+        await page.keyboard.press('Tab');
+        focused.add(await page.evaluate<string>(`document.activeElement?.id ?? ''`));
+      }
+      focused.delete('');
+      assert.deepEqual([...focused], ['join']);
+    }));
+
+  it('gives every control a name, and the picture one too', () =>
+    withPage(1280, 800, async (page) => {
+      await page.evaluate(`document.body.dataset.state = 'live'`);
+      const nameless = await page.evaluate(`[...document.querySelectorAll('button, input')].filter((element) => !(element.ariaLabel || element.textContent.trim() || element.labels?.length)).map((element) => element.outerHTML)`);
+      assert.deepEqual(nameless, []);
+      assert.equal(await page.getByRole('img', { name: /world/i }).count(), 1);
+    }));
+
+  it('tells an unreachable server, and offers another try', () =>
+    withPage(390, 844, async (page) => {
+      await page.route('**/v1/**', (route) => route.abort());
+      await page.getByRole('button', { name: 'Join' }).click();
+      await page.getByText(/can’t be reached/).waitFor();
+      assert.equal(await page.evaluate('document.activeElement?.id'), 'join');
+      assert.equal(await page.getByRole('button', { name: 'Rejoin' }).isVisible(), true);
+    }));
+
+  it('shows the place in line, keeps it by its ticket, and lets go on demand', () =>
+    withPage(390, 844, async (page) => {
+      const tickets: (string | undefined)[] = [];
+      await page.route('**/v1/demo/sessions', (route) => {
+        tickets.push((route.request().postDataJSON() as { ticket?: string }).ticket);
+        return route.fulfill({ status: 503, json: { error: { code: 'at_capacity', message: 'full', retryable: true, retryAfterMs: 500, position: 4 - tickets.length, ticket: 't1' } } });
+      });
+      await page.getByRole('button', { name: 'Join' }).click();
+      await page.getByText('You are number 3 in line').waitFor();
+      await page.getByText('You are next').waitFor();
+      assert.deepEqual(tickets.slice(0, 3), [undefined, 't1', 't1']);
+      await page.getByRole('button', { name: 'Leave the line' }).click();
+      await page.getByRole('button', { name: 'Rejoin' }).waitFor();
+      const asked = tickets.length;
+      await page.waitForTimeout(800);
+      assert.equal(tickets.length, asked, 'it still asks after having left');
+    }));
+});
