@@ -27,7 +27,7 @@ export class ActionSender {
 
   start(): void {
     this.stop();
-    this.#timer = setInterval(() => this.#send(this.#state.next()), INTERVAL_MS);
+    this.#timer = setInterval(() => this.#send(this.#state.message()), INTERVAL_MS);
   }
 
   /** Idempotent. The server goes neutral after 250 ms of silence. */
@@ -38,8 +38,17 @@ export class ActionSender {
 
   /** Returns the sequence of the first message that carries the change, or null where nothing changed. */
   set(action: { readonly steer?: Steer; readonly speed?: Speed }): number | null {
-    if (!this.#state.set(action)) return null;
-    const message = this.#state.next();
+    return this.#state.set(action) ? this.#sendNow() : null;
+  }
+
+  /** Tells that somebody is there. */
+  touch(): void {
+    this.#state.touch();
+    this.#sendNow();
+  }
+
+  #sendNow(): number {
+    const message = this.#state.message();
     if (this.#timer !== null) this.#send(message);
     return message.sequence;
   }

@@ -7,7 +7,8 @@ const SEQUENCE_MASK = 0x7fffffff;
 
 /**
  * What is held down now, with a counter of presses per direction, so that a tap that begins and ends between two messages (or whose message is lost) is still seen.
- * Every message carries all of it: a lost one costs nothing once the next arrives.
+ * Every message carries all of it: a lost one costs nothing once the next arrives. The sequence counts changes, not messages: it tells the server which message is
+ * newest, whether anybody does anything, and names the change in what is painted.
  */
 export class ActionState {
   #steer: Steer = 0;
@@ -28,11 +29,6 @@ export class ActionState {
     return this.#speed;
   }
 
-  /** Sequence of the last message made. */
-  get sequence(): number {
-    return this.#sequence;
-  }
-
   /** Returns whether anything changed. Throws TypeError for values outside −1…1 and 0…3. */
   set(action: { readonly steer?: Steer; readonly speed?: Speed }): boolean {
     const steer = action.steer ?? this.#steer;
@@ -44,11 +40,16 @@ export class ActionState {
     if (steer !== this.#steer && steer === 1) this.#rightPresses = (this.#rightPresses + 1) & SEQUENCE_MASK;
     this.#steer = steer;
     this.#speed = speed;
+    this.touch();
     return true;
   }
 
-  next(): ActionInput {
+  /** Somebody is there, though nothing changes. */
+  touch(): void {
     this.#sequence = (this.#sequence + 1) & SEQUENCE_MASK;
+  }
+
+  message(): ActionInput {
     return { type: 'action', sequence: this.#sequence, steer: this.#steer, speed: this.#speed, leftPresses: this.#leftPresses, rightPresses: this.#rightPresses };
   }
 }

@@ -183,7 +183,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
 
   /** Tells the server that somebody is there, after an `idle` warning. */
   keepAlive(): void {
-    this.#transport?.sendControl({ type: 'ping', id: this.#book.nextId() });
+    this.#actions.touch();
   }
 
   /** 0 to 1. */
@@ -352,7 +352,8 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
 
   #applied(answer: Applied, request: SessionRequest): void {
     this.#measures.applied(answer, performance.now());
-    if (request.type === 'pause' || request.type === 'resume') this.#paused = request.type === 'pause';
+    // A redirect ends a pause, too.
+    if (request.type !== 'interrupt') this.#paused = request.type === 'pause';
     this.#updateState(null);
     this.emit('applied', answer);
     this.#tellMeasure(request.id);
