@@ -10,7 +10,7 @@ const WIDTH = 224;
 const HEIGHT = 128;
 
 /** A picture with edges, gradients and colour that moves by `frame`. */
-function picture(frame: number, into = new Uint8Array(WIDTH * HEIGHT * 3)): Uint8Array {
+function picture(frame: number, into: Uint8Array = new Uint8Array(WIDTH * HEIGHT * 3)): Uint8Array {
   for (let y = 0; y < HEIGHT; y++) {
     for (let x = 0; x < WIDTH; x++) {
       const at = (y * WIDTH + x) * 3;
