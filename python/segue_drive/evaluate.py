@@ -1,6 +1,7 @@
 """Does the stream show what was asked? Roll-outs through the ONNX graphs, judged by the classifier.
 
-`python -m segue_drive.evaluate` prints adherence (share of frames named right) around a prompt switch and the road's curve under steering.
+`python -m segue_drive.evaluate` prints adherence (share of frames named right) around a prompt switch, the road's curve
+under steering and the engine's pitch.
 `--sheet FILE` also writes a contact sheet: one stream a row.
 """
 
@@ -15,9 +16,11 @@ import numpy as np
 from PIL import Image
 
 from .geometry import FRAME_HEIGHT, FRAME_WIDTH, NUM_TOKENS, TOKEN_DIM
-from .rollout import DriveGraphs, decode, open_session, roll_out
+from .rollout import DriveGraphs, SoundStream, decode, open_session, roll_out
 from .start_chunks import BANK_SIZE
+from .synth import LOWEST_PITCH
 from .vocabulary import ATTRIBUTES, PHRASES, PROMPT_TEMPLATES
+from .world.sound import engine_pitch
 
 NUM_CHUNKS = 48  # 8 s
 SWITCH_CHUNK = 24
@@ -86,11 +89,21 @@ def evaluate(graphs: DriveGraphs, judge: Judge, batch: int, num_steps: int, seed
         hits = answers[:, 2 * a : 2 * b] == truth[:, None]
         adherence[name] = {attribute: round(float(hits[..., i].mean()), 3) for i, attribute in enumerate(ATTRIBUTES)}
     steering = {name: round(float(curve[:, 2 * chunk : 2 * chunk + 2].mean()), 3) for name, chunk in CURVE_READ_CHUNKS.items()}
+    heard = engine_pitches(graphs, chunks[-1])
     obeyed = np.stack([np.sign(curve[:, 2 * c]) == s for c, s in ((15, 1), (31, -1), (47, 1))])
     return {
         "streams": batch, "steps": num_steps, "seed": seed, "start": "bank" if from_bank else "noise", "adherence": adherence,
+        "engine_pitch_hz": {"generated_median": round(float(np.median(heard)), 1), "truth": round(engine_pitch(2 / 3), 1)},
         "curve": steering, "turns_with_the_right_sign": round(float(obeyed.mean()), 3),
     }, frames
+
+
+def engine_pitches(graphs: DriveGraphs, chunk: np.ndarray) -> np.ndarray:
+    """Hz at the end of a chunk `[B, 32, 128]`, from the control frame that the synthesiser hands on."""
+    sound = SoundStream(graphs, len(chunk))
+    for frame in range(2):
+        sound.frame(chunk, frame)
+    return LOWEST_PITCH * 2 ** ((sound.control[:, 0] + 2) / 2)
 
 
 def contact_sheet(frames: np.ndarray, rows: int, path: Path) -> None:

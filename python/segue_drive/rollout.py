@@ -140,14 +140,14 @@ class SoundStream:
         self._rng = np.random.default_rng(seed)
         self._batch = batch
         self._phase = np.zeros((batch, 1), np.float32)
-        self._control = np.tile(neutral_control(), (batch, 1))
+        self.control = np.tile(neutral_control(), (batch, 1))
         self._tail = np.zeros((batch, SAMPLES_PER_CONTROL), np.float32)
 
     def frame(self, chunk: np.ndarray, frame: int) -> np.ndarray:
         """int16 `[B, 2000]`"""
         noise = self._rng.random((self._batch, 8, NUM_BINS), np.float32)
-        pcm, self._phase, self._control, self._tail = self._graphs.run(
+        pcm, self._phase, self.control, self._tail = self._graphs.run(
             "audio_synth", x=chunk, frame=np.tile(np.eye(2, dtype=np.float32)[frame], (self._batch, 1)), phase=self._phase,
-            control=self._control, tail=self._tail, noise=noise,
+            control=self.control, tail=self._tail, noise=noise,
         )
         return pcm
