@@ -2,11 +2,11 @@ import { existsSync } from 'node:fs';
 import fastifyStatic from '@fastify/static';
 import swagger from '@fastify/swagger';
 import { TypeBoxValidatorCompiler } from '@fastify/type-provider-typebox';
-import fastify, { type FastifyInstance } from 'fastify';
+import fastify, { LogController, type FastifyInstance, type FastifyReply } from 'fastify';
 import { createId } from '../sessions/session_ids.ts';
 import type { ApiContext } from './ApiContext.ts';
 import type { Access, Principal } from './Authenticator.ts';
-import { installErrorHandlers } from './http_errors.ts';
+import { installErrorHandlers, sendError, toSegueError } from './http_errors.ts';
 import { connectionRoutes } from './routes/connection_routes.ts';
 import { demoEnabled, demoRoutes } from './routes/demo_routes.ts';
 import { discoveryRoutes } from './routes/discovery_routes.ts';
@@ -44,7 +44,8 @@ export async function createHttpApp(context: ApiContext): Promise<FastifyInstanc
   const { config, authenticator, metrics, clock, log, webDirectory } = context;
   const app = fastify({
     loggerInstance: log,
-    disableRequestLogging: true,
+    // Calls are measured, not logged: their addresses may carry tokens.
+    logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: BODY_LIMIT,
     requestTimeout: REQUEST_TIMEOUT_MS,
     connectionTimeout: 0,
@@ -53,6 +54,10 @@ export async function createHttpApp(context: ApiContext): Promise<FastifyInstanc
     genReqId: () => createId('call'),
     routerOptions: { maxParamLength: 128 },
     http: { maxHeaderSize: MAX_HEADER_BYTES },
+    // Paths that can't be decoded never reach a route or the error handler.
+    frameworkErrors: (error, _request, reply) => {
+      void sendError(reply as unknown as FastifyReply, toSegueError(error));
+    },
     // A client that speaks no HTTP gets the same error as everybody, and its socket is closed.
     clientErrorHandler: (error, socket) => {
       log.debug({ err: error }, 'unreadable HTTP');

@@ -293,7 +293,7 @@ export class Session {
     for (const timer of [this.#openTimer, this.#orphanTimer, this.#idleTimer]) timer?.cancel();
     this.#opened.reject(error ?? new SegueError('session_closed', reason));
     this.#requests.close(error ?? new SegueError('session_closed', reason));
-    this.#connections.stopAccepting();
+    this.#connections.stopAccepting(reason);
     // From here on nobody commits, sends or accepts anything for this session, whatever is still on its way.
     this.words.markClosed();
     if (wasOpen && engine.send({ type: 'session.close', sessionId: this.id })) {
@@ -307,7 +307,7 @@ export class Session {
     if (error) this.#connections.broadcast('control', { type: 'error', error: error.toBody() });
     this.#connections.broadcast('control', { type: 'closed', reason });
     const sent = media.send({ type: 'session.close', sessionId: this.id, reason });
-    await this.#connections.drained(reason, sent ? DRAIN_WATCHDOG_MS : 0);
+    await this.#connections.drained(sent ? DRAIN_WATCHDOG_MS : 0);
     if (!error) this.#move('closed');
     this.events.append('session.closed', { reason, ...(error ? { error: error.toBody() } : {}) });
     this.events.end();

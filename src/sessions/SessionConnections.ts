@@ -60,7 +60,8 @@ export class SessionConnections {
   readonly #connections = new Map<string, Connection>();
   /** Called when the last connection is out of the table, while the session waits for that. */
   #onEmpty: (() => void) | null = null;
-  #closed = false;
+  /** Why the session ends; null while it doesn't. */
+  #ending: string | null = null;
 
   constructor(options: SessionConnectionsOptions) {
     this.#options = options;
@@ -192,15 +193,15 @@ export class SessionConnections {
   }
 
   /** No new connections from here on; those that wait for an answer are refused. Idempotent. */
-  stopAccepting(): void {
-    this.#closed = true;
+  stopAccepting(reason: string): void {
+    this.#ending ??= reason;
     for (const connection of [...this.#connections.values()]) {
       if (connection.pending) this.#refuse(connection, new SegueError('session_closed', 'the session is closing'));
     }
   }
 
   /** Resolves when the media thread has reported every connection closed, or after `watchdogMs`; then forgets what is left. */
-  async drained(reason: string, watchdogMs: number): Promise<void> {
+  async drained(watchdogMs: number): Promise<void> {
     if (this.#connections.size > 0) {
       const { promise, resolve } = Promise.withResolvers<void>();
       const { clock } = this.#options;
@@ -210,11 +211,11 @@ export class SessionConnections {
       this.#onEmpty = null;
       watchdog.cancel();
     }
-    for (const connection of [...this.#connections.values()]) this.#remove(connection, reason);
+    for (const connection of [...this.#connections.values()]) this.#remove(connection, 'the session is closed');
   }
 
   #add(kind: 'webrtc' | 'relay', roles: readonly Role[], sink: RelaySink | null): Connection {
-    if (this.#closed) throw new SegueError('session_closed', 'the session is closing');
+    if (this.#ending !== null) throw new SegueError('session_closed', 'the session is closing');
     if (this.#connections.size >= MAX_CONNECTIONS) throw new SegueError('conflict', `a session has at most ${MAX_CONNECTIONS} connections`);
     const connection: Connection = { id: createId('con'), kind, roles: new Set(roles), sink, state: 'connecting', pending: null, leaving: null };
     this.#connections.set(connection.id, connection);
@@ -253,7 +254,7 @@ export class SessionConnections {
     connection.state = 'closed';
     connection.leaving?.watchdog.cancel();
     try {
-      connection.sink?.closed(connection.leaving?.reason ?? reason);
+      connection.sink?.closed(connection.leaving?.reason ?? this.#ending ?? reason);
     } catch (error) {
       this.#options.log.error({ err: error, connectionId: connection.id }, 'relay could not be told that it is closed');
     }

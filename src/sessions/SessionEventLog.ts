@@ -73,6 +73,11 @@ export class SessionEventLog {
     };
   }
 
+  /** Calls `onEnd` once, at the end; not a reader. */
+  onEnd(onEnd: () => void): void {
+    this.#endListeners.add(onEnd);
+  }
+
   /** No more events; readers are told. Idempotent. */
   end(): void {
     if (this.#ended) return;

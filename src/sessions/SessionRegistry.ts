@@ -202,7 +202,7 @@ export class SessionRegistry {
       throw error;
     }
     this.#created += 1;
-    session.events.subscribe(() => undefined, () => this.#retire(session));
+    session.events.onEnd(() => this.#retire(session));
     return session;
   }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { SegueError } from '../../src/protocol/errors.ts';
+import type { SegueError } from '../../src/protocol/errors.ts';
 import { MAX_OPEN, MAX_REMEMBERED } from '../../src/sessions/RequestLedger.ts';
 import { SessionRig } from './session_rig.ts';
 
