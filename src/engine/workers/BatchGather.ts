@@ -6,6 +6,16 @@ import type { PlannedUnit, UnitInput } from '../model/work.ts';
 import type { BlockStore } from './BlockStore.ts';
 import type { NoiseCache } from './NoiseCache.ts';
 
+/** One input of a graph, with what would be derived from its signature at every step. */
+interface Binding {
+  readonly name: string;
+  readonly dtype: TensorSignature['dtype'];
+  readonly shape: readonly number[];
+  readonly elements: number;
+  /** Buffers by number of rows. */
+  readonly staging: Map<number, Tensor>;
+}
+
 type Data = Float32Array | BigInt64Array | Int32Array | Int16Array | Uint8Array;
 
 /**
@@ -16,7 +26,7 @@ type Data = Float32Array | BigInt64Array | Int32Array | Int16Array | Uint8Array;
 export class BatchGather {
   readonly #blocks: BlockStore;
   readonly #noise: NoiseCache;
-  readonly #staging = new Map<string, Tensor>();
+  readonly #bindings = new Map<string, readonly Binding[]>();
   readonly #zeros = new Map<string, Tensor>();
 
   constructor(blocks: BlockStore, noise: NoiseCache) {
@@ -30,66 +40,78 @@ export class BatchGather {
    */
   feeds(componentId: string, component: ComponentSpec, units: readonly PlannedUnit[], rows: number): Record<string, Tensor> {
     const feeds: Record<string, Tensor> = {};
-    for (const [name, signature] of Object.entries(component.inputs)) {
-      const inputs = units.map((unit) => this.#declared(unit, name));
-      feeds[name] = rows === 1 ? this.#single(componentId, name, signature, inputs[0]!) : this.#joined(componentId, name, signature, inputs, rows);
+    for (const binding of this.#bindingsOf(componentId, component)) {
+      feeds[binding.name] = rows === 1 ? this.#single(binding, declared(units[0]!, binding.name)) : this.#joined(binding, units, rows);
     }
     return feeds;
   }
 
   /** Frees the buffers; they come back when needed. */
   clear(): void {
-    this.#staging.clear();
+    this.#bindings.clear();
     this.#zeros.clear();
   }
 
-  #declared(unit: PlannedUnit, name: string): UnitInput {
-    const input = unit.plan.inputs[name];
-    if (input === undefined) throw new DeviceError(`unit ${unit.unitId} declares no input ${name}`);
-    return input;
+  #bindingsOf(componentId: string, component: ComponentSpec): readonly Binding[] {
+    let bindings = this.#bindings.get(componentId);
+    if (bindings === undefined) {
+      bindings = Object.entries(component.inputs).map(([name, signature]) => ({
+        name,
+        dtype: signature.dtype,
+        shape: unitShape(signature),
+        elements: unitElements(signature),
+        staging: new Map(),
+      }));
+      this.#bindings.set(componentId, bindings);
+    }
+    return bindings;
   }
 
-  #single(componentId: string, name: string, signature: TensorSignature, input: UnitInput): Tensor {
+  #single(binding: Binding, input: UnitInput): Tensor {
     switch (input.kind) {
       case 'block':
-        return checked(this.#block(input.block), name, signature);
+        return checked(this.#block(input.block), binding);
       case 'noise':
-        return checked(this.#noise.draw(input), name, signature);
+        return checked(this.#noise.draw(input), binding);
       case 'zeros':
-        return checked(this.#zeroTensor(signature.dtype, input.shape), name, signature);
+        return checked(this.#zeroTensor(binding.dtype, input.shape), binding);
       case 'floats':
-      case 'ints':
-        return this.#joined(componentId, name, signature, [input], 1);
+      case 'ints': {
+        const staging = stagingTensor(binding, 1);
+        this.#copyRow(input, binding, staging.data as Data, 0);
+        return staging;
+      }
     }
   }
 
-  #joined(componentId: string, name: string, signature: TensorSignature, inputs: readonly UnitInput[], rows: number): Tensor {
-    const staging = this.#stagingTensor(componentId, name, signature, rows);
+  #joined(binding: Binding, units: readonly PlannedUnit[], rows: number): Tensor {
+    const staging = stagingTensor(binding, rows);
     const data = staging.data as Data;
-    const elements = data.length / rows;
+    const { elements } = binding;
     for (let row = 0; row < rows; row++) {
-      if (row >= inputs.length) data.copyWithin(row * elements, (row - 1) * elements, row * elements);
-      else this.#copyRow(inputs[row]!, name, signature, data, row * elements, elements);
+      if (row >= units.length) data.copyWithin(row * elements, (row - 1) * elements, row * elements);
+      else this.#copyRow(declared(units[row]!, binding.name), binding, data, row * elements);
     }
     return staging;
   }
 
-  #copyRow(input: UnitInput, name: string, signature: TensorSignature, data: Data, at: number, elements: number): void {
+  #copyRow(input: UnitInput, binding: Binding, data: Data, at: number): void {
+    const { elements } = binding;
     switch (input.kind) {
       case 'zeros':
-        checkCount(name, elements, input.shape.reduce((product, axis) => product * axis, 1));
+        checkCount(binding, countOf(input.shape));
         if (data instanceof BigInt64Array) data.fill(0n, at, at + elements);
         else data.fill(0, at, at + elements);
         return;
       case 'floats':
       case 'ints':
-        checkCount(name, elements, input.values.length);
+        checkCount(binding, input.values.length);
         if (data instanceof BigInt64Array) for (let index = 0; index < elements; index++) data[at + index] = BigInt(input.values[index]!);
         else data.set(input.values, at);
         return;
       case 'block':
       case 'noise': {
-        const tensor = checked(input.kind === 'block' ? this.#block(input.block) : this.#noise.draw(input), name, signature);
+        const tensor = checked(input.kind === 'block' ? this.#block(input.block) : this.#noise.draw(input), binding);
         (data as Float32Array).set(tensor.data as Float32Array, at);
       }
     }
@@ -98,16 +120,6 @@ export class BatchGather {
   #block(id: number): Tensor {
     const tensor = this.#blocks.get(id);
     if (tensor === undefined) throw new DeviceError(`block ${id} is not held by this executor`);
-    return tensor;
-  }
-
-  #stagingTensor(componentId: string, name: string, signature: TensorSignature, rows: number): Tensor {
-    const key = `${componentId}/${name}/${rows}`;
-    let tensor = this.#staging.get(key);
-    if (tensor === undefined) {
-      tensor = newTensor(signature.dtype, [rows, ...unitShape(signature)]);
-      this.#staging.set(key, tensor);
-    }
     return tensor;
   }
 
@@ -124,7 +136,7 @@ export class BatchGather {
 
 /** A tensor of zeros. */
 export function newTensor(dtype: TensorSignature['dtype'], dims: readonly number[]): Tensor {
-  const length = dims.reduce((product, axis) => product * axis, 1);
+  const length = countOf(dims);
   switch (dtype) {
     case 'float32':
       return new Tensor('float32', new Float32Array(length), dims);
@@ -139,12 +151,31 @@ export function newTensor(dtype: TensorSignature['dtype'], dims: readonly number
   }
 }
 
-function checked(tensor: Tensor, name: string, signature: TensorSignature): Tensor {
-  if (tensor.type !== signature.dtype) throw new DeviceError(`input ${name}: expected ${signature.dtype}, got ${tensor.type}`);
-  checkCount(name, unitElements(signature), tensor.size);
+function stagingTensor({ staging, dtype, shape }: Binding, rows: number): Tensor {
+  let tensor = staging.get(rows);
+  if (tensor === undefined) {
+    tensor = newTensor(dtype, [rows, ...shape]);
+    staging.set(rows, tensor);
+  }
   return tensor;
 }
 
-function checkCount(name: string, expected: number, actual: number): void {
-  if (expected !== actual) throw new DeviceError(`input ${name}: expected ${expected} elements, got ${actual}`);
+function declared(unit: PlannedUnit, name: string): UnitInput {
+  const input = unit.plan.inputs[name];
+  if (input === undefined) throw new DeviceError(`unit ${unit.unitId} declares no input ${name}`);
+  return input;
+}
+
+function checked(tensor: Tensor, binding: Binding): Tensor {
+  if (tensor.type !== binding.dtype) throw new DeviceError(`input ${binding.name}: expected ${binding.dtype}, got ${tensor.type}`);
+  checkCount(binding, tensor.size);
+  return tensor;
+}
+
+function checkCount({ name, elements }: Binding, actual: number): void {
+  if (elements !== actual) throw new DeviceError(`input ${name}: expected ${elements} elements, got ${actual}`);
+}
+
+function countOf(shape: readonly number[]): number {
+  return shape.reduce((product, axis) => product * axis, 1);
 }
