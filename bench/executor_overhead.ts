@@ -7,7 +7,7 @@
  * whatever else the machine does hits both; the first decile of each is what the least disturbed runs took. `device` is the executor's own
  * measure of a unit (gather, run, scatter), the rest of the round trip is the hop. `pipelined` keeps two batches in flight, which hides the hop.
  */
-import { InferenceSession, Tensor } from 'onnxruntime-node';
+import { InferenceSession, type Tensor } from 'onnxruntime-node';
 import { newTensor } from '../src/engine/workers/BatchGather.ts';
 import { graphPath } from '../src/engine/model/spec/load_model_spec.ts';
 import { unitShape } from '../src/engine/model/spec/tensor_signature.ts';
