@@ -12,7 +12,7 @@ const MAY_IMPORT = {
   streams: [],
   'engine/model': [],
   'engine/memory': ['engine/model'],
-  'engine/cache': ['engine/model'],
+  'engine/cache': ['engine/model', 'engine/memory'],
   'engine/transport': ['engine/model'],
   'engine/parallel': ['engine/model'],
   'engine/compile': ['engine/model'],
