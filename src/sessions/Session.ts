@@ -80,6 +80,10 @@ export class Session {
   #presented90k = 0;
   #committed90k = 0;
   #paused = false;
+  /** Frozen until the next redirect or resume. */
+  #interrupted = false;
+  /** What a redirect that turns out not to be understood leaves as it was. */
+  #before: { readonly requestId: string; readonly paused: boolean; readonly interrupted: boolean } | null = null;
   #holds = 0;
   #openTimer: Timer | null = null;
   #orphanTimer: Timer | null = null;
@@ -402,14 +406,21 @@ export class Session {
       this.memory.append({ requestId: entry.id, prompt: request.prompt, at: new Date().toISOString(), presented90k: this.#presented90k, epoch: entry.epoch });
     }
     // As in the media thread, a fence ends a pause: whoever asks for something else wants to see it.
-    if (request.type === 'pause') this.#setPaused(true);
-    else this.#setPaused(false);
+    this.#before = request.type === 'redirect' ? { requestId: entry.id, paused: this.#paused, interrupted: this.#interrupted } : null;
+    if (request.type !== 'pause') this.#interrupted = request.type === 'interrupt';
+    this.#setPaused(request.type === 'pause');
   }
 
   #onAnswer(entry: LedgerEntry, answer: RequestAnswer): void {
     const { type, ...data } = answer;
     this.events.append(`request.${type}`, { kind: entry.kind, ...data });
     if (answer.type !== 'accepted') this.#options.onSettled?.(entry.kind, answer.type, this.#options.clock.now() - entry.acceptedMs);
+    if (answer.type === 'error' && answer.error.code !== 'timed_out' && this.#before?.requestId === entry.id) {
+      const { paused, interrupted } = this.#before;
+      this.#before = null;
+      this.#interrupted = interrupted;
+      this.#setPaused(paused);
+    }
     if (entry.kind === 'redirect' && answer.type !== 'accepted') this.memory.settle(entry.id, answer.type === 'error' ? 'failed' : answer.type);
     this.#tellState();
   }
@@ -441,11 +452,12 @@ export class Session {
       this.#orphanTimer = null;
       this.#move('connected');
       if (this.#paused) this.#move('paused');
-      else if (rejoined) this.#hold('resume');
+      // A session that was frozen by its driver stays so: `resume` would end that too.
+      else if (rejoined && !this.#interrupted) this.#hold('resume');
       this.#touch();
     } else if (this.#state === 'active' || this.#state === 'paused') {
       // Nobody watches: nothing is generated, so that nothing is remembered that nobody saw.
-      if (!this.#paused) this.#hold('pause');
+      if (!this.#paused && !this.#interrupted) this.#hold('pause');
       this.#move('lost');
       this.#watchOrphan();
     }

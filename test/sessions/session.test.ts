@@ -87,6 +87,34 @@ describe('life of a session', () => {
     assert.deepEqual(rig.engine.requests.map(({ request }) => request), ['pause']);
   });
 
+  it('an interrupted session that is rejoined stays interrupted', async () => {
+    const rig = new SessionRig();
+    const { session, connectionId } = await rig.join();
+    rig.media.arrive(session.id, connectionId, 'control', { type: 'interrupt', id: 'i1' });
+    await rig.settle();
+    rig.media.emit({ type: 'connection.state', sessionId: session.id, connectionId, state: 'closed' });
+    const second = await rig.connect(session);
+    assert.deepEqual(rig.engine.requests.map(({ request }) => request), ['interrupt']);
+    rig.media.arrive(session.id, second, 'control', { type: 'redirect', id: 'r1', prompt: 'night' });
+    rig.media.emit({ type: 'connection.state', sessionId: session.id, connectionId: second, state: 'closed' });
+    assert.deepEqual(rig.engine.requests.map(({ request }) => request), ['interrupt', 'redirect', 'pause']);
+  });
+
+  it('a redirect that is not understood leaves a paused session paused', async () => {
+    const rig = new SessionRig();
+    const { session, connectionId } = await rig.join();
+    rig.media.arrive(session.id, connectionId, 'control', { type: 'pause', id: 'p1' });
+    await rig.settle();
+    rig.engine.silent = true;
+    rig.media.arrive(session.id, connectionId, 'control', { type: 'redirect', id: 'r1', prompt: 'qwertz' });
+    await rig.settle();
+    assert.equal(session.state, 'active');
+    rig.engine.emit({ type: 'request.failed', sessionId: session.id, requestId: 'r1', error: new SegueError('prompt_not_understood', 'no known word').toBody() });
+    assert.equal(session.state, 'paused');
+    assert.equal(session.view.prompt, null);
+    assert.equal((rig.media.texts(connectionId).at(-1)?.['error'] as { code: string }).code, 'prompt_not_understood');
+  });
+
   it('a bad offer costs nobody the picture: the old connection stays until a new one is answered', async () => {
     const rig = new SessionRig();
     const { session, connectionId } = await rig.join();
