@@ -38,8 +38,8 @@ export interface ServerOptions {
   readonly links?: ServerLinks;
 }
 
-/** Loading codecs. */
-const MEDIA_READY_MS = 10_000;
+/** Reading the peer's many modules and the codecs; seconds only on a machine that does much else. */
+const MEDIA_READY_MS = 60_000;
 /** Between `goaway` and the end: time for a client to read it and to say what happens. At most a tenth of the drain limit. */
 const GOAWAY_MS = 500;
 /** Of the drain limit, kept for what comes after the threads. */
@@ -279,7 +279,7 @@ function startThreads(config: Config, root: string, log: Logger): ServerLinks {
   const engine = new ThreadLink<ControlToEngine, EngineToControl>({
     name: 'engine',
     url: new URL('../realtime-programs/engine_thread.ts', import.meta.url),
-    workerData: { modelDir, deployment, mediaPort: port1, testMode: config.test.enabled },
+    workerData: { modelDir, deployment, mediaPort: port1, testMode: config.test.enabled, logLevel: config.logLevel },
     transferList: [port1],
     log,
   });
