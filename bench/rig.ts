@@ -32,7 +32,7 @@ export interface Rig {
 
 /** @param client `page`: the demo page; `plain`: a client without any logic of its own (`probe/page/plain_client.ts`) */
 export async function rig(policy: keyof typeof BASELINES, client: 'page' | 'plain', { stamp = true, seed = 3 }: { stamp?: boolean; seed?: number } = {}): Promise<Rig> {
-  const server = await TestServer.start({ env: { ...BASELINES[policy], SEGUE_LOG_LEVEL: 'warn' } });
+  const server = await TestServer.start({ env: BASELINES[policy] });
   const probe = await Probe.launch();
   const api = new ApiClient(server);
   const page = client === 'page' ? await DrivePage.open(probe, server, { query: `seed=${seed}${stamp ? '&stamp=1' : ''}` }) : await openPlain(server, api, probe, { stamp, seed });

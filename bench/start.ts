@@ -12,7 +12,7 @@ import { SAMPLES } from './rig.ts';
 const warm = new Figure({ figure: 'start_warm', unit: 'ms p95', statistic: 'p95' });
 const join = new Figure({ figure: 'start_join', unit: 'ms p95', statistic: 'p95' });
 
-const server = await TestServer.start({ env: { SEGUE_LOG_LEVEL: 'warn', SEGUE_DEMO_PER_MINUTE: '1000' } });
+const server = await TestServer.start({ env: { SEGUE_DEMO_PER_MINUTE: '1000' } });
 const probe = await Probe.launch();
 try {
   for (let at = 0; at < SAMPLES; at++) {

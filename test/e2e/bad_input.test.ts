@@ -52,8 +52,9 @@ describe('bad input', () => {
     assert.equal(view.state, 'active');
   }
 
-  async function freshToken(sessionId: string): Promise<string> {
-    const { status, body } = await api.call('POST', `/v1/sessions/${sessionId}/tokens`, { body: {} });
+  /** `watch`: of somebody who may look on; another driver would take the victim's place. */
+  async function freshToken(sessionId: string, roles?: readonly ['watch']): Promise<string> {
+    const { status, body } = await api.call('POST', `/v1/sessions/${sessionId}/tokens`, { body: roles === undefined ? {} : { roles } });
     assert.equal(status, 201);
     return (body as { clientToken: string }).clientToken;
   }
@@ -123,8 +124,7 @@ describe('bad input', () => {
   });
 
   it('an unknown protocol is refused with what is spoken here', async () => {
-    const created = await freshToken(victim.id);
-    const stranger = await StreamClient.connect(server.url, victim.id, created);
+    const stranger = await StreamClient.connect(server.url, victim.id, await freshToken(victim.id, ['watch']));
     stranger.send({ type: 'hello', id: 'h', protocol: 99 });
     const answer = await stranger.until('a refusal', ({ type }) => type === 'error');
     assert.ok(answer.type === 'error');
@@ -143,7 +143,7 @@ describe('bad input', () => {
 
   it('an 8 MiB message closes its own connection only, and memory stays flat', async () => {
     const attack = async (): Promise<void> => {
-      const stranger = await StreamClient.connect(server.url, victim.id, await freshToken(victim.id));
+      const stranger = await StreamClient.connect(server.url, victim.id, await freshToken(victim.id, ['watch']));
       const closed = once(stranger.socket, 'close');
       stranger.raw(JSON.stringify({ channel: 'control', message: { type: 'redirect', id: 'big', prompt: 'x'.repeat(EIGHT_MIB) } }));
       await closed;

@@ -20,7 +20,7 @@ describe('two browsers on one instance', () => {
   const pages: DrivePage[] = [];
 
   before(async () => {
-    server = await TestServer.start({ maxSessions: 2, env: { SEGUE_SESSIONS_ORPHAN_MS: '1000' } });
+    server = await TestServer.start({ maxSessions: 2 });
     api = new ApiClient(server);
     [classifier, ...probes] = await Promise.all([Classifier.load(), Probe.launch(), Probe.launch()]);
   });
