@@ -1,0 +1,83 @@
+/**
+ * What a program is made of: nodes that run loops and edges that say what flows between them. Declared apart from the code that runs
+ * it, so that a program can be checked against a model before any of it runs, exported on the card, and drawn.
+ */
+export interface ProgramSpec {
+  readonly programId: string;
+  readonly kind: 'inline' | 'disaggregated' | 'workflow' | 'training' | 'realtime';
+  readonly nodes: Readonly<Record<string, ProgramNode>>;
+  readonly edges: readonly ProgramEdge[];
+}
+
+export type ProgramNode =
+  /** Steps a named loop of the model. */
+  | { readonly kind: 'model_loop'; readonly loopKind: string; readonly components: readonly string[] }
+  /** Runs one component once. */
+  | { readonly kind: 'component'; readonly component: string }
+  | { readonly kind: 'external'; readonly service: string }
+  | { readonly kind: 'artifact'; readonly access: 'read' | 'write' }
+  /** Branches, joins, waits, retries or cancels. */
+  | { readonly kind: 'control'; readonly control: 'branch' | 'join' | 'wait' | 'retry' | 'cancel' }
+  /** Emits partial outputs to a stream of the session. */
+  | { readonly kind: 'stream'; readonly stream: 'video' | 'audio' | 'text' }
+  | { readonly kind: 'transfer'; readonly from: string; readonly to: string };
+
+export interface ProgramEdge {
+  readonly kind: 'tensor' | 'artifact' | 'stream' | 'control' | 'cache' | 'behavior';
+  readonly from: string;
+  readonly to: string;
+  /** Carries state from one chunk to the next: a cycle is legal only over such edges. */
+  readonly acrossChunks?: boolean;
+}
+
+/** What a loaded model offers to programs. */
+export interface ModelOffer {
+  readonly loopKinds: readonly string[];
+  readonly components: readonly string[];
+}
+
+/**
+ * Checks a program against a model.
+ * @throws {TypeError} naming the program, the node or edge, and what is there instead.
+ */
+export function validateProgram(spec: ProgramSpec, offer: ModelOffer): void {
+  const fault = (where: string, problem: string): never => {
+    throw new TypeError(`program ${spec.programId}: ${where}: ${problem}`);
+  };
+  for (const [name, node] of Object.entries(spec.nodes)) {
+    if (node.kind === 'model_loop') {
+      if (!offer.loopKinds.includes(node.loopKind)) fault(`node ${name}`, `needs a loop of kind ${node.loopKind}, the model has ${offer.loopKinds.join(', ')}`);
+      for (const component of node.components) if (!offer.components.includes(component)) fault(`node ${name}`, `needs component ${component}, the model has ${offer.components.join(', ')}`);
+    }
+    if (node.kind === 'component' && !offer.components.includes(node.component)) fault(`node ${name}`, `needs component ${node.component}, the model has ${offer.components.join(', ')}`);
+  }
+  for (const { from, to } of spec.edges) {
+    for (const end of [from, to]) if (spec.nodes[end] === undefined) fault(`edge ${from} → ${to}`, `no node ${end}, there are ${Object.keys(spec.nodes).join(', ')}`);
+  }
+  const cycle = findCycle(spec);
+  if (cycle !== null) fault(`cycle ${cycle.join(' → ')}`, 'needs an edge that is declared acrossChunks');
+}
+
+function findCycle({ nodes, edges }: ProgramSpec): string[] | null {
+  const state = new Map<string, 'open' | 'done'>();
+  const path: string[] = [];
+  const visit = (node: string): string[] | null => {
+    if (state.get(node) === 'done') return null;
+    if (state.get(node) === 'open') return [...path.slice(path.indexOf(node)), node];
+    state.set(node, 'open');
+    path.push(node);
+    for (const edge of edges) {
+      if (edge.from !== node || edge.acrossChunks === true) continue;
+      const found = visit(edge.to);
+      if (found !== null) return found;
+    }
+    path.pop();
+    state.set(node, 'done');
+    return null;
+  };
+  for (const node of Object.keys(nodes)) {
+    const found = visit(node);
+    if (found !== null) return found;
+  }
+  return null;
+}

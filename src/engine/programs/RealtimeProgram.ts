@@ -1,0 +1,137 @@
+import type { Conditioning, LoopState, StepOutputs } from '../model/loop_kernel.ts';
+import type { BlockId } from '../model/work.ts';
+import type { MediaDemand } from '../scheduler/AdmissionController.ts';
+import type { LoopTurn } from '../scheduler/LoopTurn.ts';
+import type { AppliedHow } from '../../streams/messages.ts';
+import type { ChunkEvents } from '../../streams/media_events.ts';
+import type { MediaFormat, MediaTime90k } from '../../streams/media_time.ts';
+import type { ProgramSpec } from './ProgramSpec.ts';
+
+/** Everything a program knows, as one immutable value of plain data and block ids. Keeping an old one is keeping a version. */
+export interface ProgramState {
+  /** End of the last frame that this state has emitted. */
+  readonly position90k: MediaTime90k;
+  /** Chunk that the next frame belongs to. */
+  readonly chunk: number;
+  /** Which future of the story: rises with every rewind. */
+  readonly lineage: number;
+}
+
+/**
+ * How loops are composed for a live session: a pure state machine. It runs nothing, owns nothing and knows no clock; the runtime asks it
+ * which loops may step, hands it what came of a step, and is told what follows.
+ */
+export interface RealtimeProgram<State extends ProgramState = ProgramState> {
+  readonly spec: ProgramSpec;
+  readonly format: MediaFormat;
+  readonly framesPerChunk: number;
+  readonly demand: MediaDemand;
+  /** Words that a prompt may use. */
+  readonly vocabulary: readonly string[];
+
+  /** @throws {SegueError} `prompt_not_understood`. */
+  open(start: ProgramStart): State;
+  /** Loops that may step now, most wanted first; at most one per loop. */
+  turns(state: State): readonly LoopTurn[];
+  /** The loop state that is current for a turn: a result that was planned from another one is void. */
+  current(state: State, loopId: string): LoopState | null;
+  /** What follows from a committed step. `stepped` is the loop's state after it. */
+  advance(state: State, step: CommittedStep, predict: Predict): Transition<State>;
+  /** @throws {SegueError} `prompt_not_understood`: the state is as before then. */
+  redirect(state: State, request: RedirectRequest): { readonly state: State; readonly warnings: readonly string[] };
+  /** Predicted device milliseconds from a redirect, just begun, to its first changed frame. */
+  predictRedirectMs(state: State, predict: Predict): number;
+  /** Whether a chunk in flight could be steered: the runtime then keeps it, if it directly follows what was seen. */
+  steerable(state: State): boolean;
+  /** Drops a redirect that nothing has been shown of; the story goes on as it was. */
+  withdraw(state: State): State;
+  /** A kept version as the state to go on from: another future, with what is still being thought about taken over from `current`. */
+  rewound(version: State, current: State): State;
+  /** Everything that the state keeps alive with the executor. */
+  blocks(state: State): readonly BlockId[];
+  /** Output slots that were filled and not emitted yet. */
+  slots(state: State): readonly FilledSlot[];
+}
+
+export interface ProgramStart {
+  readonly seed: number;
+  /** Null lets the model choose by seed. */
+  readonly prompt: string | null;
+}
+
+export interface RedirectRequest {
+  readonly requestId: string;
+  readonly prompt: string;
+  readonly seamless: boolean;
+  readonly conditioningVersion: number;
+}
+
+/** Predicted milliseconds of one unit of a component. */
+export type Predict = (component: string) => number;
+
+export interface CommittedStep {
+  readonly turn: LoopTurn;
+  readonly stepped: LoopState;
+  readonly outputs: StepOutputs;
+  /** What the step ran under. */
+  readonly conditioning: Conditioning;
+}
+
+export interface FilledSlot {
+  readonly pool: 'video' | 'audio';
+  readonly slot: number;
+}
+
+export interface Transition<State> {
+  readonly state: State;
+  /**
+   * A state that the story can be continued from at `state.position90k`, as it would have been kept had nothing been
+   * generated after it. Replaces an earlier version of the same position. Null where there is no new one.
+   */
+  readonly version: State | null;
+  readonly frame: EmittedFrame | null;
+  readonly text: readonly TextOutput[];
+  /** A request of which the emitted frame is the first to show anything. */
+  readonly applied: AppliedChange | null;
+  /** Decisions, for the trace. */
+  readonly decisions: readonly Decision[];
+}
+
+/** Picture and sound of one frame's time, ready in slots. */
+export interface EmittedFrame {
+  readonly start90k: MediaTime90k;
+  readonly end90k: MediaTime90k;
+  readonly chunk: number;
+  readonly frameInChunk: number;
+  readonly videoSlot: number;
+  readonly audioSlot: number;
+  readonly samples: number;
+  readonly origin: 'seed' | 'generated';
+  readonly step: number;
+  readonly conditioningVersion: number;
+  readonly actionSequence: number;
+  readonly events: ChunkEvents;
+}
+
+export interface TextOutput {
+  readonly stream: 'plan' | 'narration';
+  readonly requestId: string | null;
+  readonly text: string;
+  readonly complete: boolean;
+}
+
+export interface AppliedChange {
+  readonly requestId: string;
+  readonly how: AppliedHow;
+  readonly chunk: number;
+  readonly step: number;
+  readonly media90k: MediaTime90k;
+}
+
+export interface Decision {
+  readonly name: string;
+  readonly requestId?: string;
+  readonly chunk?: number;
+  readonly step?: number;
+  readonly args: Readonly<Record<string, string | number | boolean>>;
+}

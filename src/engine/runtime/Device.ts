@@ -1,0 +1,46 @@
+import { CACHE_CLASSES } from '../cache/cache_classes.ts';
+import { CacheManager } from '../cache/CacheManager.ts';
+import { BlockPool } from '../memory/BlockPool.ts';
+import type { BlockId } from '../model/work.ts';
+import { AdmissionController } from '../scheduler/AdmissionController.ts';
+import { CostModel } from '../scheduler/CostModel.ts';
+import type { Place } from '../scheduler/PlacementScheduler.ts';
+import { ReadyQueue } from '../scheduler/ReadyQueue.ts';
+import type { TransferScheduler } from '../scheduler/TransferScheduler.ts';
+import type { LoadedModel, Worker } from '../workers/Worker.ts';
+import type { EngineOptions } from './engine_options.ts';
+
+/** A worker and all that the engine keeps about it: its blocks, its cache, its promises, its costs, and what waits for it. */
+export class Device<Session> implements Place {
+  readonly worker: Worker;
+  readonly loaded: LoadedModel;
+  readonly pool: BlockPool;
+  readonly cache: CacheManager;
+  readonly costs: CostModel;
+  readonly admission: AdmissionController;
+  readonly queue = new ReadyQueue<Session>();
+  /** A batch is with the worker. */
+  busy = false;
+  /** Excluded while its executor doesn't answer. */
+  usable = true;
+
+  /** @throws {TypeError} where the cache's share alone exceeds the device's memory. */
+  constructor({ worker, loaded, options, transfers, nextBlockId }: { readonly worker: Worker; readonly loaded: LoadedModel; readonly options: EngineOptions; readonly transfers: TransferScheduler; readonly nextBlockId: () => BlockId }) {
+    this.worker = worker;
+    this.loaded = loaded;
+    this.costs = new CostModel(loaded.modelId, loaded.cost);
+    this.pool = new BlockPool({ capacity: options.memory, nextId: nextBlockId, onFree: (block) => transfers.release(worker, block) });
+    const account = this.pool.reserve('cache', options.cacheMemory);
+    if (account === null) throw new TypeError(`cacheMemory ${JSON.stringify(options.cacheMemory)} exceeds memory ${JSON.stringify(options.memory)}`);
+    this.cache = new CacheManager(CACHE_CLASSES.text_encoder_output, this.pool, account);
+    this.admission = new AdmissionController(this.costs, this.pool, { bound: options.admissionBound, redirectReserve: options.redirectReserve, lookAheadMs: options.lookAheadMs });
+  }
+
+  get workerId(): string {
+    return this.worker.id;
+  }
+
+  get load(): number {
+    return this.admission.load;
+  }
+}

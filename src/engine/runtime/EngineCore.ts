@@ -1,0 +1,298 @@
+import type { Clock, Timer } from '../../observe/clock.ts';
+import { SegueError } from '../../protocol/errors.ts';
+import type { MediaEvent } from '../../streams/media_events.ts';
+import type { ControlToEngine, EngineRequest, EngineStats, EngineToControl, InjectedFault, MediaToEngine, TraceEvent } from '../../streams/messages.ts';
+import { engineCard } from '../deployment/engine_card.ts';
+import type { RealtimeProgram } from '../programs/RealtimeProgram.ts';
+import { validateProgram } from '../programs/ProgramSpec.ts';
+import { LoopScheduler, type ModelIdentity, type ScheduledKernel } from '../scheduler/LoopScheduler.ts';
+import { PlacementScheduler } from '../scheduler/PlacementScheduler.ts';
+import { TransferScheduler } from '../scheduler/TransferScheduler.ts';
+import type { LoadedModel, Worker } from '../workers/Worker.ts';
+import { Device } from './Device.ts';
+import { Dispatcher } from './Dispatcher.ts';
+import { DEFAULT_ENGINE_OPTIONS, type EngineOptions } from './engine_options.ts';
+import { EngineSession } from './EngineSession.ts';
+import { TraceBuffer } from './TraceBuffer.ts';
+
+export interface EngineCoreDependencies {
+  readonly clock: Clock;
+  /** Workers with the model loaded, all the same one. */
+  readonly workers: readonly { readonly worker: Worker; readonly loaded: LoadedModel }[];
+  readonly kernels: readonly ScheduledKernel[];
+  /** By the name that sessions ask for; the first is also what the card is made for. */
+  readonly programs: Readonly<Record<string, RealtimeProgram>>;
+  readonly components: readonly string[];
+  readonly identity: Pick<ModelIdentity, 'precision' | 'parallelPlanHash'>;
+  readonly options?: Partial<EngineOptions>;
+  readonly toControl: (message: EngineToControl) => void;
+  readonly toMedia: (event: MediaEvent) => void;
+  /** Test mode: makes the next unit of a session fail. Absent otherwise. */
+  readonly injectFault?: (worker: Worker, sessionId: string, fault: InjectedFault) => void;
+}
+
+const STATS_INTERVAL_MS = 1000;
+/** Trace events go out this often, or as soon as this many are there. */
+const TRACE_INTERVAL_MS = 100;
+const TRACE_BATCH = 256;
+/** How often a worker that was lost is asked whether it is back. */
+const HEALTH_INTERVAL_MS = 250;
+
+/**
+ * The engine without its threads: everything that decides, on any clock and any workers. Messages come in by `receive` and
+ * `receiveMedia`, go out by the two sinks; nothing here waits, computes, or knows who sent what.
+ */
+export class EngineCore {
+  readonly #deps: EngineCoreDependencies;
+  readonly #options: EngineOptions;
+  readonly #devices: Device<EngineSession>[];
+  readonly #dispatcher: Dispatcher;
+  readonly #placement = new PlacementScheduler();
+  readonly #traces = new TraceBuffer();
+  readonly #sessions = new Map<string, EngineSession>();
+  /** Closed, with a unit that a worker still has. */
+  readonly #closing = new Set<EngineSession>();
+  readonly #timers = new Map<'stats' | 'trace' | 'health', Timer>();
+  #draining = false;
+  #drained = false;
+  #closed = false;
+  #deadlinesMissed = 0;
+
+  /** @throws {TypeError} for a program that the model can't run. */
+  constructor(deps: EngineCoreDependencies) {
+    if (deps.workers.length === 0) throw new TypeError('an engine needs at least one worker');
+    this.#deps = deps;
+    this.#options = { ...DEFAULT_ENGINE_OPTIONS, ...deps.options };
+    const offer = { loopKinds: deps.kernels.map(({ kind }) => kind), components: deps.components };
+    for (const program of Object.values(deps.programs)) validateProgram(program.spec, offer);
+    const transfers = new TransferScheduler();
+    let lastBlockId = 0;
+    const nextBlockId = () => ++lastBlockId;
+    this.#devices = deps.workers.map(({ worker, loaded }) => new Device<EngineSession>({ worker, loaded, options: this.#options, transfers, nextBlockId }));
+    const { modelId, weightsVersion } = deps.workers[0]!.loaded;
+    const loops = new LoopScheduler(new Map(deps.kernels.map((kernel) => [kernel.kind, kernel])), { ...deps.identity, modelId, weightsVersion, adapterVersions: {} });
+    this.#dispatcher = new Dispatcher({
+      clock: deps.clock,
+      options: this.#options,
+      loops,
+      transfers,
+      devices: this.#devices,
+      trace: (event) => this.#trace(event),
+      lost: (device, message) => this.#lost(device, message),
+      settled: () => this.#settled(),
+    });
+  }
+
+  /** Says what it is and begins to report. */
+  start(): void {
+    const [name, program] = Object.entries(this.#deps.programs)[0] ?? [];
+    if (name === undefined || program === undefined) throw new TypeError('an engine needs at least one program');
+    this.#deps.toControl({ type: 'engine.ready', card: engineCard(program, this.#devices) });
+    this.#every('stats', STATS_INTERVAL_MS, () => this.#deps.toControl({ type: 'engine.stats', stats: this.stats() }));
+    this.#every('trace', TRACE_INTERVAL_MS, () => this.#flushTraces());
+  }
+
+  receive(message: ControlToEngine): void {
+    if (this.#closed) return;
+    switch (message.type) {
+      case 'session.open':
+        this.#open(message);
+        break;
+      case 'session.request':
+        this.#request(message);
+        break;
+      case 'session.close':
+        this.#close(message.sessionId);
+        break;
+      case 'engine.drain':
+        this.#draining = true;
+        this.#settled();
+        break;
+      case 'fault.inject': {
+        const session = this.#sessions.get(message.sessionId);
+        if (session !== undefined) this.#deps.injectFault?.(session.device.worker, message.sessionId, message.fault);
+        break;
+      }
+    }
+    this.#dispatcher.round();
+  }
+
+  receiveMedia(message: MediaToEngine): void {
+    const session = this.#sessions.get(message.sessionId);
+    if (this.#closed || session === undefined) return;
+    if (message.type === 'media.presented') session.presented(message.epoch, message.media90k);
+    else this.#dispatcher.requeue(session);
+    this.#dispatcher.round();
+  }
+
+  stats(): EngineStats {
+    const { executed, discarded, failed, busyMs } = this.#dispatcher.counters;
+    let deadlinesMissed = this.#deadlinesMissed;
+    for (const session of this.#sessions.values()) deadlinesMissed += session.deadlinesMissed;
+    return {
+      sessions: this.#sessions.size,
+      unitsExecuted: executed,
+      unitsDiscarded: discarded,
+      unitsFailed: failed,
+      deadlinesMissed,
+      deviceBusyMs: busyMs,
+      blocksLive: this.#devices.reduce((sum, { pool }) => sum + pool.blocks, 0),
+      blockBytes: this.#devices.reduce((sum, { pool }) => sum + pool.bytes, 0),
+    };
+  }
+
+  /** Blocks that only the caches hold: what is left when no session is open. */
+  get cachedBlocks(): number {
+    return this.#devices.reduce((sum, { cache }) => sum + cache.stats().blocks, 0);
+  }
+
+  /** Ends every session and reports no more. Units in flight end with their workers, which whoever made them closes. Idempotent. */
+  close(): void {
+    if (this.#closed) return;
+    for (const sessionId of [...this.#sessions.keys()]) this.#close(sessionId);
+    this.#flushTraces();
+    this.#closed = true;
+    for (const timer of this.#timers.values()) timer.cancel();
+    this.#dispatcher.close();
+  }
+
+  // ---------------------------------------------------------------- sessions
+
+  #open(message: Extract<ControlToEngine, { type: 'session.open' }>): void {
+    const { sessionId, model, program: name, seed, prompt, channels } = message;
+    const refuse = (error: SegueError): void => this.#deps.toControl({ type: 'session.refused', sessionId, error: error.toBody() });
+    const program = this.#deps.programs[name];
+    if (this.#draining) return refuse(new SegueError('draining', 'the server is being stopped'));
+    if (this.#sessions.has(sessionId)) return refuse(new SegueError('conflict', `session ${sessionId} is open`));
+    if (model !== this.#devices[0]!.loaded.modelId) return refuse(new SegueError('model_not_found', `no model ${model}`, { param: 'model' }));
+    if (program === undefined) return refuse(new SegueError('program_not_found', `no program ${name}`, { param: 'program' }));
+    const { retryAfterMs } = this.#options;
+    let reason = 'no device answers';
+    for (const device of this.#placement.rank(this.#devices)) {
+      const admission = device.admission.admit(sessionId, program.demand, { video: channels.video.slots, audio: channels.audio.slots });
+      if (!admission.admitted) {
+        reason = admission.reason;
+        if (reason === 'slots') return refuse(new SegueError('bad_request', `output pools need ${program.demand.minSlots.video} slots`));
+        continue;
+      }
+      this.#trace({ type: 'trace.scheduler', name: 'session.admitted', atMs: this.#deps.clock.now(), sessionId, workerId: device.workerId, args: { load: admission.grant.load, total: device.load } });
+      let session: EngineSession;
+      try {
+        session = new EngineSession({ sessionId, program, seed, prompt, channels, device, grant: admission.grant }, this.#sessionDependencies());
+      } catch (error) {
+        admission.grant.release();
+        return refuse(error instanceof SegueError ? error : new SegueError('internal', 'the session could not be opened', { cause: error }));
+      }
+      this.#sessions.set(sessionId, session);
+      device.worker.attach(sessionId, { video: channels.video, audio: channels.audio });
+      session.start();
+      return;
+    }
+    this.#trace({ type: 'trace.scheduler', name: 'session.refused', atMs: this.#deps.clock.now(), sessionId, args: { reason } });
+    refuse(reason === 'no device answers' ? new SegueError('engine_unavailable', reason, { retryAfterMs }) : new SegueError('at_capacity', `another session can't be sustained (${reason})`, { retryAfterMs }));
+  }
+
+  #sessionDependencies() {
+    const { clock, toControl, toMedia } = this.#deps;
+    return { clock, options: this.#options, toControl, toMedia, trace: (event: TraceEvent) => this.#trace(event), changed: (session: EngineSession) => this.#dispatcher.requeue(session) };
+  }
+
+  #request(request: EngineRequest): void {
+    const session = this.#sessions.get(request.sessionId);
+    if (session !== undefined) return session.receive(request);
+    if (request.request === 'adopt') return;
+    const error = new SegueError('session_not_found', `no session ${request.sessionId}`);
+    this.#deps.toControl({ type: 'request.failed', sessionId: request.sessionId, requestId: request.requestId, error: error.toBody() });
+  }
+
+  #close(sessionId: string): void {
+    const session = this.#sessions.get(sessionId);
+    if (session === undefined) return;
+    this.#sessions.delete(sessionId);
+    this.#deadlinesMissed += session.deadlinesMissed;
+    session.close();
+    if (session.inFlight === null) this.#closedNow(session);
+    else this.#closing.add(session);
+  }
+
+  #closedNow(session: EngineSession): void {
+    session.device.worker.detach(session.sessionId);
+    this.#deps.toControl({ type: 'session.closed', sessionId: session.sessionId });
+  }
+
+  #settled(): void {
+    for (const session of this.#closing) {
+      if (session.inFlight !== null) continue;
+      this.#closing.delete(session);
+      this.#closedNow(session);
+    }
+    if (!this.#draining || this.#drained || this.#sessions.size > 0 || this.#closing.size > 0 || this.#devices.some(({ busy }) => busy)) return;
+    this.#drained = true;
+    this.#flushTraces();
+    this.#deps.toControl({ type: 'engine.drained' });
+  }
+
+  // ---------------------------------------------------------------- workers
+
+  /** Excluded until it answers again: its sessions wait, because their blocks are there. One that is gone takes its sessions with it. */
+  #lost(device: Device<EngineSession>, message: string): void {
+    if (!device.usable) return;
+    device.usable = false;
+    this.#trace({ type: 'trace.scheduler', name: 'worker.lost', atMs: this.#deps.clock.now(), workerId: device.workerId, args: { message } });
+    for (const session of this.#sessionsOn(device)) this.#dispatcher.requeue(session);
+    this.#every('health', HEALTH_INTERVAL_MS, () => this.#checkHealth());
+  }
+
+  #checkHealth(): void {
+    for (const device of this.#devices) {
+      if (device.usable) continue;
+      const { state } = device.worker.health();
+      if (state === 'closed') {
+        for (const session of this.#sessionsOn(device)) session.fault(new SegueError('engine_unavailable', `worker ${device.workerId} is gone, and what it held with it`), true);
+      }
+      if (state !== 'ready') continue;
+      device.usable = true;
+      this.#trace({ type: 'trace.scheduler', name: 'worker.back', atMs: this.#deps.clock.now(), workerId: device.workerId });
+      for (const session of this.#sessionsOn(device)) this.#dispatcher.requeue(session);
+    }
+    if (this.#devices.every(({ usable }) => usable)) this.#cancel('health');
+    this.#dispatcher.round();
+  }
+
+  #sessionsOn(device: Device<EngineSession>): EngineSession[] {
+    return [...this.#sessions.values()].filter((session) => session.device === device);
+  }
+
+  // ---------------------------------------------------------------- reports
+
+  #trace(event: TraceEvent): void {
+    this.#traces.add(event);
+    if (this.#traces.size >= TRACE_BATCH) this.#flushTraces();
+  }
+
+  #flushTraces(): void {
+    const events = this.#traces.take(this.#deps.clock.now());
+    if (events.length > 0) this.#deps.toControl({ type: 'trace', events });
+  }
+
+  /** Repeats until cancelled or closed; one timer of a kind at a time. */
+  #every(kind: 'stats' | 'trace' | 'health', intervalMs: number, run: () => void): void {
+    if (this.#timers.has(kind) || this.#closed) return;
+    const arm = (): void => {
+      this.#timers.set(
+        kind,
+        this.#deps.clock.schedule(this.#deps.clock.now() + intervalMs, () => {
+          if (this.#closed) return;
+          arm();
+          run();
+        }),
+      );
+    };
+    arm();
+  }
+
+  #cancel(kind: 'stats' | 'trace' | 'health'): void {
+    this.#timers.get(kind)?.cancel();
+    this.#timers.delete(kind);
+  }
+}

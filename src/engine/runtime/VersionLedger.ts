@@ -1,0 +1,70 @@
+import type { ProgramState } from '../programs/RealtimeProgram.ts';
+import type { MediaTime90k } from '../../streams/media_time.ts';
+
+/** Called when a version begins and ceases to be kept: counts references on its blocks. */
+export interface VersionHolder<State> {
+  retain(state: State): void;
+  release(state: State): void;
+}
+
+/**
+ * The states that a session can go back to: one per frame from the committed position to the newest. Committing drops what is older,
+ * rewinding drops what is newer. A version is a value, so keeping one copies nothing.
+ */
+export class VersionLedger<State extends ProgramState> {
+  readonly #holder: VersionHolder<State>;
+  /** Oldest first, positions strictly rising; never empty until cleared. */
+  #versions: State[];
+
+  constructor(initial: State, holder: VersionHolder<State>) {
+    this.#holder = holder;
+    this.#versions = [initial];
+    holder.retain(initial);
+  }
+
+  get committed(): State {
+    return this.#versions[0]!;
+  }
+
+  get newest(): State {
+    return this.#versions.at(-1)!;
+  }
+
+  get size(): number {
+    return this.#versions.length;
+  }
+
+  /** Keeps a version; one of the same position gives way to it. @throws {RangeError} for a position before the newest. */
+  keep(version: State): void {
+    const newest = this.newest;
+    if (version.position90k < newest.position90k) throw new RangeError(`version at ${version.position90k} comes after one at ${newest.position90k}`);
+    this.#holder.retain(version);
+    if (version.position90k === newest.position90k) {
+      this.#versions.pop();
+      this.#holder.release(newest);
+    }
+    this.#versions.push(version);
+  }
+
+  /** The newest version at or before a position, everything later dropped; the committed one where the position lies before it. */
+  rewindTo(position90k: MediaTime90k): State {
+    while (this.#versions.length > 1 && this.newest.position90k > position90k) this.#holder.release(this.#versions.pop()!);
+    return this.newest;
+  }
+
+  /** Drops every version that lies before the newest one at or before a position. True where the committed version moved. */
+  commitTo(position90k: MediaTime90k): boolean {
+    let moved = false;
+    while (this.#versions.length > 1 && this.#versions[1]!.position90k <= position90k) {
+      this.#holder.release(this.#versions.shift()!);
+      moved = true;
+    }
+    return moved;
+  }
+
+  /** Lets go of everything. */
+  clear(): void {
+    for (const version of this.#versions) this.#holder.release(version);
+    this.#versions = [];
+  }
+}

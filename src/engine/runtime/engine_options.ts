@@ -1,0 +1,40 @@
+import type { MemoryBudget } from '../memory/BlockPool.ts';
+
+/** How an engine schedules: numbers that a deployment may change without changing what is generated. */
+export interface EngineOptions {
+  /** How long before its first frame is due a chunk is begun; at most a chunk. Enough for the units of three sessions, and short, so that actions land late. */
+  readonly lookAheadMs: number;
+  /** Share of a device that admission may promise. The rest is planning, hops between threads, and the machine's other work. */
+  readonly admissionBound: number;
+  /** Share of a device kept for each session's redirects: one of 50 ms a second. */
+  readonly redirectReserve: number;
+  /** Device milliseconds that a session may have served ahead of its turn at once: one redirect. */
+  readonly redirectBudgetMs: number;
+  /** Boosted work is due this long after its request: sooner than anybody's frames, later than frames that are late already. */
+  readonly boostMs: number;
+  /** Blocks per device, bytes by tag. */
+  readonly memory: MemoryBudget;
+  /** Text-encoder results kept per device, bytes by tag. */
+  readonly cacheMemory: MemoryBudget;
+  /** An answer is expected within this time; a unit takes 5 to 40 ms. Workers watch their own threads and are quicker. */
+  readonly unitWatchdogMs: number;
+  /** A raised epoch word is followed by its request within this time. */
+  readonly fenceWatchdogMs: number;
+  /** Offered to whoever is refused. */
+  readonly retryAfterMs: number;
+}
+
+const MIB = 1024 * 1024;
+
+export const DEFAULT_ENGINE_OPTIONS = {
+  lookAheadMs: 120,
+  admissionBound: 0.85,
+  redirectReserve: 0.05,
+  redirectBudgetMs: 60,
+  boostMs: 20,
+  memory: { kv: 512 * MIB, activations: 256 * MIB },
+  cacheMemory: { kv: 32 * MIB, activations: 32 * MIB },
+  unitWatchdogMs: 5000,
+  fenceWatchdogMs: 5000,
+  retryAfterMs: 2000,
+} as const satisfies EngineOptions;

@@ -1,0 +1,100 @@
+import type { BlockAccount, BlockPool, MemoryBudget } from '../memory/BlockPool.ts';
+import type { CostModel } from './CostModel.ts';
+
+/** What a session needs to keep its media rate: declared by its program before anything runs. */
+export interface MediaDemand {
+  /** Components that run per chunk, each as often as it is listed. */
+  readonly chunkComponents: readonly string[];
+  /** Milliseconds of media in a chunk. */
+  readonly chunkMs: number;
+  /** Components of one redirect from its arrival to its first changed frame, each as often as it is listed. */
+  readonly redirectComponents: readonly string[];
+  /** Bytes of blocks that the session keeps with its executor at most. */
+  readonly memory: MemoryBudget;
+  /** Slots that each output pool must have for media to flow. */
+  readonly minSlots: { readonly video: number; readonly audio: number };
+}
+
+export interface AdmissionBound {
+  /** Share of a device that may be promised, 0 … 1: the rest is for planning, hops between threads and the machine's other work. */
+  readonly bound: number;
+  /** Share of a device kept for each session's redirects. */
+  readonly redirectReserve: number;
+  /** Time that the longest unit, which can't be pre-empted, must fit into: the look-ahead. */
+  readonly lookAheadMs: number;
+}
+
+export type Admission =
+  | { readonly admitted: true; readonly grant: AdmissionGrant }
+  | { readonly admitted: false; readonly reason: 'compute' | 'memory' | 'slots'; readonly load: number };
+
+/** Everything that a session was promised. Released once, on every path; releasing again is harmless. */
+export interface AdmissionGrant {
+  readonly load: number;
+  readonly account: BlockAccount;
+  release(): void;
+}
+
+/**
+ * Refuses what it can't sustain instead of letting everybody stutter. One per device: the sum of predicted device-seconds per second,
+ * plus a reserve for redirects, plus the longest unit, stays under a stated bound, and memory is reserved with it: all or nothing.
+ */
+export class AdmissionController {
+  readonly #costs: CostModel;
+  readonly #pool: BlockPool;
+  readonly #limits: AdmissionBound;
+  #load = 0;
+  #sessions = 0;
+
+  constructor(costs: CostModel, pool: BlockPool, limits: AdmissionBound) {
+    if (!(limits.bound > 0 && limits.bound <= 1)) throw new TypeError(`bound must be in (0, 1], got ${limits.bound}`);
+    this.#costs = costs;
+    this.#pool = pool;
+    this.#limits = limits;
+  }
+
+  /** Share of the device that is promised. */
+  get load(): number {
+    return this.#load;
+  }
+
+  get sessions(): number {
+    return this.#sessions;
+  }
+
+  /** Share of a device that one session takes on average, its redirect reserve included. */
+  demandOf(demand: MediaDemand): number {
+    const chunkMs = demand.chunkComponents.reduce((sum, component) => sum + this.#costs.component(component), 0);
+    return chunkMs / demand.chunkMs + this.#limits.redirectReserve;
+  }
+
+  /** Sessions of one demand that the bound lets in on an empty device. */
+  capacityFor(demand: MediaDemand): number {
+    return Math.max(0, Math.floor((this.#limits.bound - this.#blocking(demand)) / this.demandOf(demand) + 1e-9));
+  }
+
+  /** @param slots what the session's output pools have. */
+  admit(owner: string, demand: MediaDemand, slots: { readonly video: number; readonly audio: number }): Admission {
+    const load = this.demandOf(demand);
+    if (slots.video < demand.minSlots.video || slots.audio < demand.minSlots.audio) return { admitted: false, reason: 'slots', load };
+    if (this.#load + load + this.#blocking(demand) > this.#limits.bound + 1e-9) return { admitted: false, reason: 'compute', load };
+    const account = this.#pool.reserve(owner, demand.memory);
+    if (account === null) return { admitted: false, reason: 'memory', load };
+    this.#load += load;
+    this.#sessions++;
+    let released = false;
+    const release = (): void => {
+      if (released) return;
+      released = true;
+      this.#pool.close(account);
+      this.#sessions--;
+      this.#load = this.#sessions === 0 ? 0 : this.#load - load;
+    };
+    return { admitted: true, grant: { load, account, release } };
+  }
+
+  /** The longest unit may have just begun when somebody's look-ahead starts: it is taken at its 95th percentile. */
+  #blocking({ chunkComponents, redirectComponents }: MediaDemand): number {
+    return this.#costs.longest([...chunkComponents, ...redirectComponents]) / this.#limits.lookAheadMs;
+  }
+}

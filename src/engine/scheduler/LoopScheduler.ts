@@ -1,0 +1,74 @@
+import { CACHE_CLASSES } from '../cache/cache_classes.ts';
+import type { CacheKey } from '../cache/CacheKey.ts';
+import type { Conditioning, LoopContext, LoopKernel, LoopState } from '../model/loop_kernel.ts';
+import type { WorkPlan } from '../model/work.ts';
+import type { LoopTurn } from './LoopTurn.ts';
+import type { PlannedTurn } from './WorkUnit.ts';
+
+/** A kernel as the scheduler sees it: which input it was given and what it gives back in the end is the program's business. */
+export type ScheduledKernel = Omit<LoopKernel<never, LoopState, unknown>, 'initState' | 'finalize'>;
+
+/** What every cache key of a loaded model has in common. */
+export interface ModelIdentity {
+  readonly modelId: string;
+  readonly weightsVersion: string;
+  readonly adapterVersions: Readonly<Record<string, string>>;
+  readonly precision: string;
+  readonly parallelPlanHash: string;
+}
+
+export interface HeldAction {
+  readonly sequence: number;
+  readonly steer: number;
+  readonly speed: number;
+}
+
+/** Asks kernels for the next step of their loops. Planning is pure: a turn that is planned and then refused has left no trace. */
+export class LoopScheduler {
+  readonly #kernels: ReadonlyMap<string, ScheduledKernel>;
+  readonly #identity: ModelIdentity;
+
+  constructor(kernels: ReadonlyMap<string, ScheduledKernel>, identity: ModelIdentity) {
+    this.#kernels = kernels;
+    this.#identity = identity;
+  }
+
+  /** @throws {TypeError} for a kernel that isn't there: the program was validated against another set. */
+  kernel(kind: string): ScheduledKernel {
+    const kernel = this.#kernels.get(kind);
+    if (kernel === undefined) throw new TypeError(`no kernel of kind ${kind}`);
+    return kernel;
+  }
+
+  /** The next step of a turn under the action that is held right now; null where the loop is done or waits. */
+  plan(turn: LoopTurn, seed: number, action: HeldAction): PlannedTurn | null {
+    const conditioning = conditioningOf(turn, action);
+    const context: LoopContext = { seed, lineage: turn.lineage, conditioning };
+    const plan = this.kernel(turn.kernel).planStep(turn.state, context);
+    return plan === null ? null : { turn, plan, conditioning, cacheKey: this.#cacheKey(turn, plan) };
+  }
+
+  #cacheKey(turn: LoopTurn, plan: WorkPlan): CacheKey | null {
+    if (plan.cache === null) return null;
+    const policy = Object.values(CACHE_CLASSES).find(({ cacheClass }) => cacheClass === plan.cache!.cacheClass);
+    if (policy === undefined) throw new TypeError(`kernel ${turn.kernel} names an unknown cache class ${plan.cache.cacheClass}`);
+    return {
+      ...this.#identity,
+      componentId: plan.component,
+      loopId: null,
+      shapeSignature: plan.shapeKey,
+      layoutSignature: 'row_major',
+      schedulerSignature: null,
+      guidanceSignature: null,
+      seed: null,
+      inputHashes: plan.cache.inputHashes,
+      stepIndex: plan.step,
+      cacheContractVersion: policy.contractVersion,
+    };
+  }
+}
+
+function conditioningOf({ conditioning }: LoopTurn, { sequence, steer, speed }: HeldAction): Conditioning {
+  if (conditioning.kind === 'fixed') return conditioning.conditioning;
+  return { version: conditioning.version, actionSequence: sequence, steer, speed, prompt: conditioning.prompt };
+}

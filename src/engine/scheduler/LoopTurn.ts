@@ -1,0 +1,35 @@
+import type { Conditioning, LoopState } from '../model/loop_kernel.ts';
+import type { BlockId } from '../model/work.ts';
+import type { MediaTime90k } from '../../streams/media_time.ts';
+
+/**
+ * One loop of a program that may take its next step now. Not a unit yet: the kernel plans the unit at dispatch, so that whatever a
+ * person does until then still counts.
+ */
+export interface LoopTurn {
+  /** Role of the loop in its program, for example `video`. */
+  readonly loopId: string;
+  /** Kernel that plans and runs it. */
+  readonly kernel: string;
+  /** Component that the next step will run; turns of one component may share a batch. */
+  readonly component: string;
+  /** State to step from. The result is void if the program has moved on to another one. */
+  readonly state: LoopState;
+  readonly lineage: number;
+  readonly conditioning: TurnConditioning;
+  /** Start of the frame that this step leads to; null for work without one. */
+  readonly leadsTo: MediaTime90k | null;
+  /** Components that must still run, one after another, between this step and that frame. */
+  readonly after: readonly string[];
+  /** Opens new media: waits for its look-ahead. Everything else is due as soon as it is there. */
+  readonly opensMedia: boolean;
+  /** Served from the session's redirect reserve. */
+  readonly boosted: boolean;
+}
+
+/**
+ * `live`: prompt as given, held action read at planning. `fixed`: what an earlier step ran under, because this one completes it.
+ */
+export type TurnConditioning =
+  | { readonly kind: 'live'; readonly version: number; readonly prompt: Readonly<Record<string, BlockId>> | null }
+  | { readonly kind: 'fixed'; readonly conditioning: Conditioning };

@@ -1,0 +1,442 @@
+import type { ArDecodeState } from '../engine/model/kernels/ar_decode.ts';
+import type { AudioState } from '../engine/model/kernels/audio.ts';
+import type { EncoderChunkState } from '../engine/model/kernels/encoder_chunk.ts';
+import type { StartBankState } from '../engine/model/kernels/start_bank.ts';
+import type { VaeTileDecodeState } from '../engine/model/kernels/vae_tile_decode.ts';
+import type { VideoContinuationState } from '../engine/model/kernels/video_continuation.ts';
+import type { LoopContext, LoopState } from '../engine/model/loop_kernel.ts';
+import type { BlockId } from '../engine/model/work.ts';
+import type { ProgramSpec } from '../engine/programs/ProgramSpec.ts';
+import type { AppliedChange, CommittedStep, Decision, EmittedFrame, FilledSlot, Predict, ProgramStart, RealtimeProgram, RedirectRequest, TextOutput, Transition } from '../engine/programs/RealtimeProgram.ts';
+import type { MediaDemand } from '../engine/scheduler/AdmissionController.ts';
+import type { LoopTurn } from '../engine/scheduler/LoopTurn.ts';
+import { frameDuration90k, mediaTime90kToMs, type MediaFormat } from '../streams/media_time.ts';
+import { continuationDemand, continuationSpec, PLAN_TOKENS } from './continuation_declaration.ts';
+import type { ContinuationModel, ScenePlan } from './continuation_model.ts';
+import { blocksOf, type ChunkInFlight, type ContinuationState, type Scene, type Talk } from './continuation_state.ts';
+import { changeOptions } from './redirect_choice.ts';
+
+/**
+ * Endless video with sound, steered by actions and redirected by words. Per chunk: denoise steps, then picture and sound of one frame
+ * after the other, each emitted as soon as it is there, then the clean write that lets the next chunk see this one.
+ * A redirect first lets the director plan and the encoder encode; then the chunk in flight is steered, made anew or finished.
+ *
+ * Loops by role: `director`, `encoder`, `start`, `video` (denoise and write), `picture`, `sound`.
+ */
+export class VideoContinuation implements RealtimeProgram<ContinuationState> {
+  readonly spec: ProgramSpec;
+  readonly demand: MediaDemand;
+  readonly format: MediaFormat;
+  readonly framesPerChunk: number;
+  readonly vocabulary: readonly string[];
+  readonly #model: ContinuationModel;
+  readonly #frame90k: number;
+  readonly #samplesPerFrame: number;
+
+  constructor(model: ContinuationModel) {
+    this.#model = model;
+    this.format = model.format;
+    this.framesPerChunk = model.framesPerChunk;
+    this.vocabulary = model.language.vocabulary;
+    this.#frame90k = frameDuration90k(model.format);
+    this.#samplesPerFrame = model.format.audioSampleRate / model.format.framesPerSecond;
+    if (!Number.isInteger(this.#samplesPerFrame)) throw new TypeError(`${model.format.audioSampleRate} samples/s are no whole number per frame at ${model.format.framesPerSecond} frames/s`);
+    this.spec = continuationSpec(model);
+    this.demand = continuationDemand(model, mediaTime90kToMs(this.#frame90k * model.framesPerChunk));
+  }
+
+  open({ seed, prompt }: ProgramStart): ContinuationState {
+    const { loops, language } = this.#model;
+    const ctx = bindingContext(seed);
+    const plan = language.choose(seed);
+    const base = { requestId: null, conditioningVersion: 0, mode: 'open', plan } as const;
+    const talk: Talk =
+      prompt === null
+        ? { ...base, edits: [], changes: {}, director: null, encoder: loops.encoder.initState({ ids: language.encode(plan) }, ctx) }
+        : { ...base, ...this.#listen(plan, prompt, seed).talk, encoder: null };
+    return {
+      position90k: 0,
+      chunk: 0,
+      lineage: 0,
+      seed,
+      frames: 0,
+      scene: null,
+      upcoming: null,
+      start: null,
+      video: loops.video.initState({ firstChunk: 0 }, ctx),
+      sound: loops.sound.initState({ firstChunk: 0 }, ctx),
+      inFlight: null,
+      writeUnder: null,
+      talk,
+      narration: null,
+    };
+  }
+
+  turns(state: ContinuationState): readonly LoopTurn[] {
+    const turns: LoopTurn[] = [];
+    const { talk } = state;
+    if (talk !== null) turns.push(this.#talkTurn(state, talk));
+    if (talk === null || talk.mode === 'seamless') {
+      const media = this.#mediaTurn(state);
+      if (media !== null) turns.push(media);
+    }
+    if (talk === null && state.narration !== null) turns.push({ ...this.#base(state, 'director', state.narration.director), leadsTo: null, after: [], boosted: false });
+    return turns;
+  }
+
+  current(state: ContinuationState, loopId: string): LoopState | null {
+    switch (loopId) {
+      case 'director':
+        return state.talk !== null ? state.talk.director : (state.narration?.director ?? null);
+      case 'encoder':
+        return state.talk?.encoder ?? null;
+      case 'start':
+        return state.start;
+      case 'video':
+        return state.video;
+      case 'picture':
+        return state.inFlight?.picture ?? null;
+      case 'sound':
+        return state.sound;
+      default:
+        return null;
+    }
+  }
+
+  advance(state: ContinuationState, step: CommittedStep, predict: Predict): Transition<ContinuationState> {
+    switch (step.turn.loopId) {
+      case 'director':
+        return state.talk !== null ? this.#planned(state, state.talk, step.stepped as ArDecodeState) : this.#narrated(state, step.stepped as ArDecodeState);
+      case 'encoder':
+        return this.#encoded(state, state.talk!, step.stepped as EncoderChunkState, predict);
+      case 'start':
+        return this.#seeded(state, step.stepped as StartBankState);
+      case 'video':
+        return state.video.plan.phase === 'denoise' ? this.#denoised(state, step) : this.#written(state, step.stepped as VideoContinuationState);
+      case 'picture':
+        return unchanged({ ...state, inFlight: { ...state.inFlight!, picture: step.stepped as VaeTileDecodeState, filled: step.outputs.slots['rgb'] ?? firstSlot(step) } });
+      case 'sound':
+        return this.#sounded(state, step);
+      default:
+        throw new TypeError(`program ${this.spec.programId} has no loop ${step.turn.loopId}`);
+    }
+  }
+
+  redirect(state: ContinuationState, { requestId, prompt, seamless, conditioningVersion }: RedirectRequest) {
+    const plan = state.scene?.plan ?? state.talk?.plan ?? this.#model.language.choose(state.seed);
+    const { talk: heard, warnings } = this.#listen(plan, prompt, state.seed);
+    const fresh = state.frames === 0 || state.scene === null;
+    const talk: Talk = { requestId, conditioningVersion, mode: fresh ? 'open' : seamless ? 'seamless' : 'hard', plan, ...heard, encoder: null };
+    // A new wish replaces one that nothing was shown of; narration of the old one ends here, unfinished.
+    const next = { ...state, talk, upcoming: null, narration: null };
+    return { state: next, warnings };
+  }
+
+  predictRedirectMs(state: ContinuationState, predict: Predict): number {
+    const { components } = this.#model;
+    const think = PLAN_TOKENS * predict(components.director) + predict(components.encoder);
+    if (state.talk?.mode === 'open') return think + predict(components.start) + predict(components.picture) + predict(components.sound);
+    return think + this.#changeOptions(state, state.talk?.mode !== 'seamless', predict)[0]!.predictedMs;
+  }
+
+  steerable(state: ContinuationState): boolean {
+    return this.#changeOptions(state, true, () => 1).some(({ how }) => how === 'steer');
+  }
+
+  withdraw(state: ContinuationState): ContinuationState {
+    const { talk, scene } = state;
+    return {
+      ...state,
+      talk: talk?.requestId == null ? talk : null,
+      upcoming: null,
+      narration: null,
+      scene: scene !== null && !scene.shown && scene.requestId !== null ? null : scene,
+    };
+  }
+
+  rewound(version: ContinuationState, current: ContinuationState): ContinuationState {
+    const lineage = current.lineage + 1;
+    const { talk, scene, narration } = current;
+    if (current.frames === 0 && (scene ?? talk) !== null) return { ...(scene === null ? current : this.#opened(current, scene)), talk, narration, lineage };
+    const unseen = current.upcoming ?? (scene !== null && !scene.shown ? scene : null);
+    return {
+      ...version,
+      lineage,
+      talk: talk === null ? version.talk : talk.mode === 'seamless' ? { ...talk, mode: 'hard' } : talk,
+      upcoming: unseen === null ? null : { ...unseen, how: 'restart', step: 0 },
+      narration,
+    };
+  }
+
+  blocks(state: ContinuationState): readonly BlockId[] {
+    return blocksOf(state);
+  }
+
+  slots({ inFlight }: ContinuationState): readonly FilledSlot[] {
+    return inFlight === null || inFlight.filled === null ? [] : [{ pool: 'video', slot: inFlight.filled }];
+  }
+
+  // ---------------------------------------------------------------- turns
+
+  #talkTurn(state: ContinuationState, talk: Talk): LoopTurn {
+    const { components, steps } = this.#model;
+    const waiting = talk.mode === 'seamless' ? null : state.position90k;
+    const media = [...(talk.mode === 'open' ? [components.start] : Array<string>(steps).fill(components.denoise)), components.picture, components.sound];
+    const boosted = talk.requestId !== null;
+    if (talk.encoder !== null) return { ...this.#base(state, 'encoder', talk.encoder), leadsTo: waiting, after: media, boosted };
+    return { ...this.#base(state, 'director', talk.director!), leadsTo: waiting, after: [components.encoder, ...media], boosted };
+  }
+
+  #mediaTurn(state: ContinuationState): LoopTurn | null {
+    const { components, steps, loops } = this.#model;
+    const { scene, upcoming, video, inFlight, start } = state;
+    if (scene === null) return null;
+    const boosted = [scene, upcoming].some((wish) => wish !== null && wish.requestId !== null && !wish.shown);
+    const leadsTo = state.position90k;
+    const frame = [components.picture, components.sound];
+    if (start !== null) return { ...this.#base(state, 'start', start), leadsTo, after: frame, boosted };
+    if (inFlight !== null && loops.video.isChunkReady(video)) {
+      if (inFlight.filled === null) return { ...this.#base(state, 'picture', inFlight.picture!), leadsTo, after: [components.sound], boosted };
+      return { ...this.#base(state, 'sound', state.sound), leadsTo, after: [], boosted };
+    }
+    if (inFlight === null && video.plan.phase === 'write') {
+      // Under what the chunk itself was made under, whatever has been asked for since.
+      const conditioning: LoopTurn['conditioning'] =
+        state.writeUnder === null ? { kind: 'live', version: scene.conditioningVersion, prompt: scene.prompt } : { kind: 'fixed', conditioning: state.writeUnder };
+      return { ...this.#base(state, 'video', video, components.write), conditioning, leadsTo, after: [...Array<string>(steps).fill(components.denoise), ...frame], boosted };
+    }
+    const after = [...Array<string>(steps - video.plan.step - 1).fill(components.denoise), ...frame];
+    return { ...this.#base(state, 'video', video, components.denoise), leadsTo, after, opensMedia: inFlight === null, boosted };
+  }
+
+  #base(state: ContinuationState, loopId: keyof ContinuationModel['loops'], loop: LoopState, component: string = this.#model.components[loopId as 'director']) {
+    const scene = state.inFlight === null ? (state.upcoming ?? state.scene) : state.scene;
+    return {
+      loopId,
+      kernel: this.#model.loops[loopId].kind,
+      component,
+      state: loop,
+      lineage: state.lineage,
+      conditioning: { kind: 'live', version: scene?.conditioningVersion ?? 0, prompt: scene?.prompt ?? null } as LoopTurn['conditioning'],
+      opensMedia: false,
+    };
+  }
+
+  // ---------------------------------------------------------------- words
+
+  #listen(plan: ScenePlan, prompt: string, seed: number) {
+    const { edits, changes, warnings } = this.#model.language.parse(prompt);
+    return { talk: { edits: edits.slice(1), changes, director: this.#direct(plan, edits[0]!, seed) }, warnings };
+  }
+
+  #direct(plan: ScenePlan, edit: string, seed: number): ArDecodeState {
+    const { loops, language } = this.#model;
+    const { endIds, maxTokens } = language;
+    return loops.director.initState({ ids: language.directorIds(plan, edit), endIds, maxTokens }, bindingContext(seed));
+  }
+
+  #planned(state: ContinuationState, talk: Talk, director: ArDecodeState): Transition<ContinuationState> {
+    const { loops, language } = this.#model;
+    const read = language.read(director.plan.tokens);
+    if (read.plan === null && !director.plan.done) return unchanged({ ...state, talk: { ...talk, director } });
+    // A director that ends without a plan is passed over: what the words name by themselves is done, and the trace says so.
+    const plan = read.plan ?? { ...talk.plan, ...talk.changes };
+    const decisions = [{ name: 'director.plan', ...requestOf(talk), args: { plan: language.describe(plan), understood: read.plan !== null, tokens: director.plan.tokens.length } }];
+    const [edit, ...edits] = talk.edits;
+    if (edit !== undefined && read.plan !== null) {
+      return { ...unchanged({ ...state, talk: { ...talk, plan, edits, director: this.#direct(plan, edit, state.seed) } }), decisions };
+    }
+    const encoder = loops.encoder.initState({ ids: language.encode(plan) }, bindingContext(state.seed));
+    const narration = director.plan.done ? null : { requestId: talk.requestId, director, said: 0 };
+    return {
+      ...unchanged({ ...state, talk: { ...talk, plan, edits: [], director: null, encoder }, narration }),
+      text: [{ stream: 'plan', requestId: talk.requestId, text: language.describe(plan), complete: true }],
+      decisions,
+    };
+  }
+
+  #narrated(state: ContinuationState, director: ArDecodeState): Transition<ContinuationState> {
+    const narration = state.narration!;
+    const { narration: all } = this.#model.language.read(director.plan.tokens);
+    const { done } = director.plan;
+    const fresh = all.slice(narration.said);
+    const text: TextOutput[] = fresh === '' && !done ? [] : [{ stream: 'narration', requestId: narration.requestId, text: fresh, complete: done }];
+    return { ...unchanged({ ...state, narration: done ? null : { ...narration, director, said: all.length } }), text };
+  }
+
+  /** The scene is there: choose how it takes effect. */
+  #encoded(state: ContinuationState, talk: Talk, encoder: EncoderChunkState, predict: Predict): Transition<ContinuationState> {
+    const scene: Scene = {
+      plan: talk.plan,
+      prompt: encoder.encoded!,
+      conditioningVersion: talk.conditioningVersion,
+      requestId: talk.requestId,
+      replacedRequestId: state.scene?.requestId ?? null,
+      how: 'restart',
+      step: 0,
+      shown: false,
+    };
+    if (talk.mode === 'open') {
+      const opened = this.#opened(state, scene);
+      // Versions hold what was seen: a first scene that somebody asked for later is not that yet.
+      return { ...unchanged(opened), version: talk.requestId === null ? kept(opened) : null };
+    }
+    const options = this.#changeOptions(state, talk.mode === 'hard', predict);
+    const { how, predictedMs } = options[0]!;
+    const next = this.#apply({ ...state, talk: null }, { ...scene, how, step: how === 'steer' ? state.video.plan.step : 0 });
+    const decision: Decision = {
+      name: 'redirect.choice',
+      ...requestOf(talk),
+      chunk: next.video.plan.chunk,
+      step: next.video.plan.step,
+      args: { how, predictedMs: round(predictedMs), ...Object.fromEntries(options.map((option) => [`${option.how}Ms`, round(option.predictedMs)])) },
+    };
+    return { ...unchanged(next), decisions: [decision] };
+  }
+
+  /** At the start of a story: start frames of the scene, then on from them. */
+  #opened(state: ContinuationState, scene: Scene): ContinuationState {
+    const { loops, language } = this.#model;
+    const ctx = bindingContext(state.seed);
+    return {
+      ...state,
+      talk: null,
+      scene,
+      upcoming: null,
+      start: loops.start.initState({ index: language.bankIndex(scene.plan) }, ctx),
+      video: loops.video.initState({ firstChunk: 0 }, ctx),
+      sound: loops.sound.initState({ firstChunk: 0 }, ctx),
+      inFlight: null,
+      writeUnder: null,
+    };
+  }
+
+  #changeOptions(state: ContinuationState, fenced: boolean, predict: Predict) {
+    const { steps, steerUntil, components, loops } = this.#model;
+    const { inFlight, video } = state;
+    const chunk =
+      inFlight === null
+        ? null
+        : { stepsDone: video.plan.step, noise: 1 - video.plan.step / steps, seeded: video.plan.seeded, ready: loops.video.isChunkReady(video), framesLeft: this.framesPerChunk - (state.frames % this.framesPerChunk) };
+    return changeOptions({ fenced, chunk, steps, steerUntil, writePending: inFlight === null && video.plan.phase === 'write' }, components, predict);
+  }
+
+  #apply(state: ContinuationState, scene: Scene): ContinuationState {
+    if (scene.how === 'steer') return { ...state, scene, upcoming: null };
+    if (scene.how === 'continue' || state.inFlight === null) return { ...state, upcoming: scene };
+    const { boundary } = state.inFlight;
+    return { ...state, upcoming: scene, video: boundary, inFlight: null, lineage: state.lineage + 1 };
+  }
+
+  // ---------------------------------------------------------------- media
+
+  #seeded(state: ContinuationState, start: StartBankState): Transition<ContinuationState> {
+    const boundary = state.video;
+    const video = this.#model.loops.video.seeded(boundary, start.latents!);
+    return unchanged(this.#ready({ ...state, start: null, video, inFlight: { boundary, conditioning: null, picture: null, filled: null } }));
+  }
+
+  #denoised(state: ContinuationState, { stepped, conditioning }: CommittedStep): Transition<ContinuationState> {
+    const video = stepped as VideoContinuationState;
+    const inFlight: ChunkInFlight = { boundary: state.inFlight?.boundary ?? state.video, conditioning, picture: null, filled: null };
+    const scene = state.inFlight === null ? (state.upcoming ?? state.scene) : state.scene;
+    const upcoming = state.inFlight === null ? null : state.upcoming;
+    const next = { ...state, video, inFlight, scene, upcoming };
+    return unchanged(this.#model.loops.video.isChunkReady(video) ? this.#ready(next) : next);
+  }
+
+  /** Latents are complete: what is left of the chunk's frames is decoded and heard. */
+  #ready(state: ContinuationState): ContinuationState {
+    const { loops } = this.#model;
+    const latents = loops.video.latentsOf(state.video);
+    const first = state.frames % this.framesPerChunk;
+    const frames = Array.from({ length: this.framesPerChunk - first }, (_, index) => first + index);
+    const start90k = state.position90k - first * this.#frame90k;
+    const picture = loops.picture.initState({ latents, frames, start90k }, bindingContext(state.seed));
+    const sound = loops.sound.withChunk(state.sound, { latents, chunk: state.video.plan.chunk, frames, start90k });
+    return { ...state, sound, inFlight: { ...state.inFlight!, picture } };
+  }
+
+  #written(state: ContinuationState, video: VideoContinuationState): Transition<ContinuationState> {
+    const next = { ...state, video, writeUnder: null };
+    return { ...unchanged(next), version: kept(next) };
+  }
+
+  /** Picture and sound of a frame are there: emit it, and keep the version that goes on after it. */
+  #sounded(state: ContinuationState, step: CommittedStep): Transition<ContinuationState> {
+    const sound = step.stepped as AudioState;
+    const inFlight = state.inFlight!;
+    const frames = state.frames + 1;
+    const frameInChunk = state.frames % this.framesPerChunk;
+    const last = frameInChunk === this.framesPerChunk - 1;
+    const scene = state.scene!;
+    const next: ContinuationState = {
+      ...state,
+      frames,
+      position90k: state.position90k + this.#frame90k,
+      chunk: Math.floor(frames / this.framesPerChunk),
+      sound,
+      scene: scene.shown ? scene : { ...scene, shown: true },
+      inFlight: last ? null : { ...inFlight, filled: null },
+      writeUnder: last ? inFlight.conditioning : state.writeUnder,
+    };
+    const frame = this.#frame(state, inFlight, step, scene);
+    const applied: AppliedChange | null =
+      scene.shown || scene.requestId === null ? null : { requestId: scene.requestId, how: scene.how, chunk: frame.chunk, step: scene.step, media90k: frame.start90k };
+    return { ...unchanged(next), version: last ? kept(next) : this.#pinned(next), frame, applied };
+  }
+
+  /** To go on inside a chunk: its frames so far stay as they were seen, the rest is made anew around them. Start frames are simply shown on. */
+  #pinned(state: ContinuationState): ContinuationState {
+    if (state.video.plan.seeded) return kept(state);
+    const { video } = this.#model.loops;
+    return kept({ ...state, video: video.withPin(state.inFlight!.boundary, video.latentsOf(state.video), state.frames % this.framesPerChunk), inFlight: null });
+  }
+
+  #frame(state: ContinuationState, { filled, conditioning }: ChunkInFlight, step: CommittedStep, scene: Scene): EmittedFrame {
+    const { plan } = state.video;
+    const mine = scene.requestId === null ? [] : [scene.requestId];
+    return {
+      start90k: state.position90k,
+      end90k: state.position90k + this.#frame90k,
+      chunk: plan.chunk,
+      frameInChunk: state.frames % this.framesPerChunk,
+      videoSlot: filled!,
+      audioSlot: step.outputs.slots['pcm'] ?? firstSlot(step),
+      samples: this.#samplesPerFrame,
+      origin: plan.seeded ? 'seed' : 'generated',
+      step: plan.changedAtStep,
+      conditioningVersion: scene.conditioningVersion,
+      actionSequence: conditioning?.actionSequence ?? 0,
+      events: scene.shown ? { started: [], active: mine, completed: [] } : { started: mine, active: mine, completed: scene.replacedRequestId === null ? [] : [scene.replacedRequestId] },
+    };
+  }
+}
+
+/** A state as a version keeps it: without what was being said or wished for at the time. */
+function kept(state: ContinuationState): ContinuationState {
+  return { ...state, talk: null, narration: null, upcoming: null };
+}
+
+function unchanged(state: ContinuationState): Transition<ContinuationState> {
+  return { state, version: null, frame: null, text: [], applied: null, decisions: [] };
+}
+
+/** For binding a loop's first state: kernels read conditioning when they plan. */
+function bindingContext(seed: number): LoopContext {
+  return { seed, lineage: 0, conditioning: { version: 0, actionSequence: 0, steer: 0, speed: 0, prompt: null } };
+}
+
+function requestOf({ requestId }: Talk): { readonly requestId?: string } {
+  return requestId === null ? {} : { requestId };
+}
+
+function firstSlot({ outputs, turn }: CommittedStep): number {
+  const slot = Object.values(outputs.slots)[0];
+  if (slot === undefined) throw new TypeError(`a ${turn.loopId} unit fills a slot, this one filled none`);
+  return slot;
+}
+
+function round(ms: number): number {
+  return Math.round(ms * 100) / 100;
+}

@@ -1,0 +1,73 @@
+import type { MemoryTag } from '../engine/model/work.ts';
+import type { ProgramSpec } from '../engine/programs/ProgramSpec.ts';
+import type { MediaDemand } from '../engine/scheduler/AdmissionController.ts';
+import type { ContinuationModel } from './continuation_model.ts';
+
+/** Tokens of a typical plan: what a redirect is predicted with before the director has said anything. */
+export const PLAN_TOKENS = 6;
+
+/** Chunks that may be alive beside the window: two behind what is generated, the one in flight, one being rewound from, one spare. */
+const CHUNKS_BESIDE_WINDOW = 5;
+/** Scenes alive at once: of the versions kept, of the chunk in flight, the next one, and one being encoded. */
+const SCENES_ALIVE = 8;
+
+/** Nodes and edges of a video continuation over one model instance. */
+export function continuationSpec({ loops, components }: ContinuationModel): ProgramSpec {
+  const node = (kind: string, ...used: string[]) => ({ kind: 'model_loop', loopKind: kind, components: used }) as const;
+  return {
+    programId: 'video_continuation',
+    kind: 'realtime',
+    nodes: {
+      director: node(loops.director.kind, components.director),
+      encoder: node(loops.encoder.kind, components.encoder),
+      start: node(loops.start.kind, components.start),
+      video: node(loops.video.kind, components.denoise, components.write),
+      picture: node(loops.picture.kind, components.picture),
+      sound: node(loops.sound.kind, components.sound),
+      choice: { kind: 'control', control: 'branch' },
+      videoOut: { kind: 'stream', stream: 'video' },
+      audioOut: { kind: 'stream', stream: 'audio' },
+      textOut: { kind: 'stream', stream: 'text' },
+    },
+    edges: [
+      { kind: 'control', from: 'director', to: 'encoder' },
+      { kind: 'stream', from: 'director', to: 'textOut' },
+      { kind: 'cache', from: 'encoder', to: 'choice' },
+      { kind: 'control', from: 'choice', to: 'start' },
+      { kind: 'control', from: 'choice', to: 'video' },
+      { kind: 'tensor', from: 'start', to: 'video' },
+      { kind: 'tensor', from: 'video', to: 'video', acrossChunks: true },
+      { kind: 'tensor', from: 'video', to: 'picture' },
+      { kind: 'tensor', from: 'video', to: 'sound' },
+      { kind: 'tensor', from: 'sound', to: 'sound', acrossChunks: true },
+      { kind: 'stream', from: 'picture', to: 'videoOut' },
+      { kind: 'stream', from: 'sound', to: 'audioOut' },
+    ],
+  };
+}
+
+/** What a session of it needs to keep its rate. */
+export function continuationDemand(model: ContinuationModel, chunkMs: number): MediaDemand {
+  const { components, steps, framesPerChunk, windowChunks } = model;
+  const times = (component: string, count: number) => Array<string>(count).fill(component);
+  const memory: Record<MemoryTag, number> = { weights: 0, kv: 0, activations: 0, staging: 0 };
+  const keep = (component: string, count: number): void => {
+    const bytes = model.bytesOf(component);
+    for (const tag of Object.keys(memory) as MemoryTag[]) memory[tag] += (bytes[tag] ?? 0) * count;
+  };
+  keep(components.write, windowChunks + CHUNKS_BESIDE_WINDOW);
+  keep(components.denoise, CHUNKS_BESIDE_WINDOW + steps);
+  keep(components.start, 2);
+  keep(components.encoder, SCENES_ALIVE);
+  keep(components.sound, (CHUNKS_BESIDE_WINDOW + 1) * framesPerChunk);
+  keep(components.director, 1);
+  keep(components.picture, 1);
+  return {
+    chunkComponents: [...times(components.denoise, steps), components.write, ...times(components.picture, framesPerChunk), ...times(components.sound, framesPerChunk)],
+    chunkMs,
+    redirectComponents: [...times(components.director, PLAN_TOKENS), components.encoder, ...times(components.denoise, steps), components.picture, components.sound],
+    memory,
+    // A chunk beyond the look-ahead: less would stop the picture while media still holds the frames before.
+    minSlots: { video: framesPerChunk + 1, audio: framesPerChunk + 1 },
+  };
+}

@@ -1,0 +1,95 @@
+import type { ArDecodeInput, ArDecodeState } from '../engine/model/kernels/ar_decode.ts';
+import type { AudioChunkSource, AudioInput, AudioState } from '../engine/model/kernels/audio.ts';
+import type { EncoderChunkInput, EncoderChunkState } from '../engine/model/kernels/encoder_chunk.ts';
+import type { StartBankInput, StartBankState } from '../engine/model/kernels/start_bank.ts';
+import type { VaeTileDecodeInput, VaeTileDecodeState } from '../engine/model/kernels/vae_tile_decode.ts';
+import type { VideoContinuationInput, VideoContinuationState } from '../engine/model/kernels/video_continuation.ts';
+import type { LoopKernel, LoopState } from '../engine/model/loop_kernel.ts';
+import type { BlockId } from '../engine/model/work.ts';
+import type { MemoryBudget } from '../engine/memory/BlockPool.ts';
+import type { MediaFormat } from '../streams/media_time.ts';
+
+type Loop<Input, State extends LoopState> = Omit<LoopKernel<Input, State, unknown>, 'finalize'>;
+
+export interface VideoLoop extends Loop<VideoContinuationInput, VideoContinuationState> {
+  isChunkReady(state: VideoContinuationState): boolean;
+  latentsOf(state: VideoContinuationState): BlockId;
+  withPin(state: VideoContinuationState, latents: BlockId, pinnedFrames?: number): VideoContinuationState;
+  seeded(state: VideoContinuationState, latents: BlockId): VideoContinuationState;
+}
+
+export interface SoundLoop extends Loop<AudioInput, AudioState> {
+  withChunk(state: AudioState, source: AudioChunkSource): AudioState;
+}
+
+/** The loops that a video continuation composes, by their role in it. */
+export interface ContinuationLoops {
+  readonly director: Loop<ArDecodeInput, ArDecodeState>;
+  readonly encoder: Loop<EncoderChunkInput, EncoderChunkState>;
+  readonly start: Loop<StartBankInput, StartBankState>;
+  readonly video: VideoLoop;
+  readonly picture: Loop<VaeTileDecodeInput, VaeTileDecodeState>;
+  readonly sound: SoundLoop;
+}
+
+/** Components by what they do in the program. */
+export interface ContinuationComponents {
+  readonly director: string;
+  readonly encoder: string;
+  readonly start: string;
+  readonly denoise: string;
+  readonly write: string;
+  readonly picture: string;
+  readonly sound: string;
+}
+
+/** What the picture should show: index of the value of each attribute, by attribute name. */
+export type ScenePlan = Readonly<Record<string, number>>;
+
+/** What people say, as the model's loops take it. */
+export interface PromptLanguage {
+  /** Words that may be used. */
+  readonly vocabulary: readonly string[];
+  /** Any of these ends what the director says. */
+  readonly endIds: readonly number[];
+  readonly maxTokens: number;
+  /** The plan of a session that began without a prompt. */
+  choose(seed: number): ScenePlan;
+  /** @throws {SegueError} `prompt_not_understood` where it knows nothing of it. */
+  parse(prompt: string): UnderstoodPrompt;
+  /** What the director continues: the plan in force and one edit of it. */
+  directorIds(plan: ScenePlan, edit: string): readonly number[];
+  /** What the director has said so far; `plan` is null until it is complete. */
+  read(tokens: readonly number[]): { readonly plan: ScenePlan | null; readonly narration: string };
+  /** The plan in words. */
+  describe(plan: ScenePlan): string;
+  /** The plan as the encoder takes it. */
+  encode(plan: ScenePlan): readonly number[];
+  /** Start frames that fit the plan. */
+  bankIndex(plan: ScenePlan): number;
+}
+
+export interface UnderstoodPrompt {
+  /** At least one; each is a pass of the director over the plan that the one before made. */
+  readonly edits: readonly string[];
+  /** What the words name by themselves: stands in for a director that makes no plan. */
+  readonly changes: ScenePlan;
+  /** Words without effect. */
+  readonly warnings: readonly string[];
+}
+
+/** A loaded model, as far as a video continuation needs it. */
+export interface ContinuationModel {
+  readonly format: MediaFormat;
+  readonly framesPerChunk: number;
+  /** Denoise steps of a chunk. */
+  readonly steps: number;
+  readonly windowChunks: number;
+  /** Lowest noise level, exclusive, at which a partly denoised chunk may still be steered; 1 = never. */
+  readonly steerUntil: number;
+  readonly loops: ContinuationLoops;
+  readonly components: ContinuationComponents;
+  readonly language: PromptLanguage;
+  /** Bytes of blocks that one unit of a component makes. */
+  bytesOf(component: string): MemoryBudget;
+}

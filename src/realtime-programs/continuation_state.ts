@@ -1,0 +1,87 @@
+import type { ArDecodeState } from '../engine/model/kernels/ar_decode.ts';
+import type { AudioState } from '../engine/model/kernels/audio.ts';
+import type { EncoderChunkState } from '../engine/model/kernels/encoder_chunk.ts';
+import type { StartBankState } from '../engine/model/kernels/start_bank.ts';
+import type { VaeTileDecodeState } from '../engine/model/kernels/vae_tile_decode.ts';
+import type { VideoContinuationState } from '../engine/model/kernels/video_continuation.ts';
+import type { Conditioning } from '../engine/model/loop_kernel.ts';
+import type { BlockId } from '../engine/model/work.ts';
+import type { ProgramState } from '../engine/programs/RealtimeProgram.ts';
+import type { AppliedHow } from '../streams/messages.ts';
+import type { ScenePlan } from './continuation_model.ts';
+
+/** What is being shown, and by whose wish. */
+export interface Scene {
+  readonly plan: ScenePlan;
+  readonly prompt: Readonly<Record<string, BlockId>>;
+  readonly conditioningVersion: number;
+  /** Null: the session's first prompt. */
+  readonly requestId: string | null;
+  /** Request whose scene this one replaced. */
+  readonly replacedRequestId: string | null;
+  readonly how: AppliedHow;
+  /** Denoise step at which it took force in the chunk that shows it first. */
+  readonly step: number;
+  /** A frame that shows it was emitted. */
+  readonly shown: boolean;
+}
+
+/** Words that are being turned into a scene: first the director plans, then the plan is encoded. */
+export interface Talk {
+  readonly requestId: string | null;
+  readonly conditioningVersion: number;
+  /** `open` begins with start frames; `hard` makes no media until its scene is there; `seamless` lets it flow. */
+  readonly mode: 'open' | 'hard' | 'seamless';
+  /** What the director starts from; once it has spoken, what it planned. */
+  readonly plan: ScenePlan;
+  /** Passes of the director that are still to come after the current one. */
+  readonly edits: readonly string[];
+  /** Stands in for a pass that ends without a plan. */
+  readonly changes: ScenePlan;
+  readonly director: ArDecodeState | null;
+  readonly encoder: EncoderChunkState | null;
+}
+
+/** The director goes on to tell about its plan when there is time. */
+export interface Narration {
+  readonly requestId: string | null;
+  readonly director: ArDecodeState;
+  /** Length of what was said already. */
+  readonly said: number;
+}
+
+/** A chunk from its first denoise step (or its start frames) until its last frame is emitted. */
+export interface ChunkInFlight {
+  /** The loop before its first step: where a restart begins. */
+  readonly boundary: VideoContinuationState;
+  /** Of the latest denoise step; null for start frames. Its keys and values are written under the same. */
+  readonly conditioning: Conditioning | null;
+  readonly picture: VaeTileDecodeState | null;
+  /** Video slot of the picture that waits for its sound. */
+  readonly filled: number | null;
+}
+
+export interface ContinuationState extends ProgramState {
+  readonly seed: number;
+  /** Frames emitted in this story. */
+  readonly frames: number;
+  readonly scene: Scene | null;
+  /** Takes force with the next chunk. */
+  readonly upcoming: Scene | null;
+  readonly start: StartBankState | null;
+  readonly video: VideoContinuationState;
+  readonly sound: AudioState;
+  readonly inFlight: ChunkInFlight | null;
+  /** What a finished chunk's keys and values are to be written under; null = what is held when they are. */
+  readonly writeUnder: Conditioning | null;
+  readonly talk: Talk | null;
+  readonly narration: Narration | null;
+}
+
+/** Blocks that the state keeps alive, with repeats: the pool counts. */
+export function blocksOf({ scene, upcoming, start, video, sound, inFlight, writeUnder, talk }: ContinuationState): BlockId[] {
+  const blocks = [...video.blocks, ...sound.blocks];
+  for (const prompt of [scene?.prompt, upcoming?.prompt, inFlight?.conditioning?.prompt, writeUnder?.prompt]) if (prompt) blocks.push(...Object.values(prompt));
+  for (const state of [start, inFlight?.boundary, inFlight?.picture, talk?.encoder]) if (state) blocks.push(...state.blocks);
+  return blocks;
+}

@@ -1,0 +1,97 @@
+/**
+ * The engine thread: schedulers, `planStep`, commits. No kernel runs here. Speaks with the control thread over its parent port and with
+ * the media thread over the port it is given.
+ */
+import { parentPort, workerData, type MessagePort } from 'node:worker_threads';
+import { createKernels } from '../engine/model/kernels/create_kernels.ts';
+import { PromptProcessor } from '../engine/model/processors/PromptProcessor.ts';
+import type { DeploymentSpec } from '../engine/model/spec/deployment_spec.ts';
+import { loadModelSpec } from '../engine/model/spec/load_model_spec.ts';
+import { hashParallelPlan, parallelPlan } from '../engine/parallel/ParallelPlan.ts';
+import { EngineCore } from '../engine/runtime/EngineCore.ts';
+import type { EngineOptions } from '../engine/runtime/engine_options.ts';
+import { OnnxWorker } from '../engine/workers/OnnxWorker.ts';
+import { monotonicClock } from '../observe/clock.ts';
+import { createLogger } from '../observe/log.ts';
+import { ERRORS, type ErrorBody } from '../protocol/errors.ts';
+import type { ControlToEngine, EngineToControl, EngineToMedia, MediaToEngine } from '../streams/messages.ts';
+import { continuationModel, driveLanguage } from './drive_model.ts';
+import { VideoContinuation } from './VideoContinuation.ts';
+
+export interface EngineThreadData {
+  readonly modelDir: string;
+  /** Number of devices and programs as the model's `deployment.yaml` says; `engine` overrides scheduling numbers. */
+  readonly deployment: Partial<Pick<DeploymentSpec, 'devices' | 'programs'>> & { readonly engine?: Partial<EngineOptions> };
+  readonly mediaPort: MessagePort;
+  readonly testMode: boolean;
+  readonly logLevel?: string;
+}
+
+const { modelDir, deployment, mediaPort, testMode, logLevel = 'info' } = workerData as EngineThreadData;
+const control = parentPort;
+if (control === null) throw new TypeError('engine_thread is the entry of a worker thread');
+const logger = createLogger({ level: logLevel, name: 'segue-engine' });
+const workers: OnnxWorker[] = [];
+const post = (message: EngineToControl): void => control.postMessage(message);
+/** Whoever is told that the engine is drained may end this thread: its executors must have stopped by then, or they abort the process. */
+const toControl = (message: EngineToControl): void => {
+  if (message.type === 'engine.drained') void stopWorkers().then(() => post(message));
+  else post(message);
+};
+const toMedia = (event: EngineToMedia): void => mediaPort.postMessage(event);
+
+// Messages that come while the model loads wait here: a session opened too early is refused by the engine, not lost.
+const early: ControlToEngine[] = [];
+let core: EngineCore | null = null;
+control.on('message', (message: ControlToEngine) => (core === null ? early.push(message) : guarded(() => core!.receive(message))));
+mediaPort.on('message', (message: MediaToEngine) => guarded(() => core?.receiveMedia(message)));
+
+try {
+  core = await start();
+  core.start();
+  for (const message of early.splice(0)) core.receive(message);
+} catch (error) {
+  logger.fatal({ err: error }, 'engine not started');
+  await stopWorkers();
+  post({ type: 'engine.failed', error: internal(error) });
+}
+
+async function start(): Promise<EngineCore> {
+  const spec = loadModelSpec(modelDir);
+  const devices = deployment.devices ?? spec.deployment.devices;
+  for (let index = 0; index < devices; index++) workers.push(new OnnxWorker({ id: `executor-${index}`, logger, testMode }));
+  const loaded = await Promise.all(workers.map(async (worker) => ({ worker, loaded: await worker.loadModel(modelDir) })));
+  const kernels = createKernels(spec);
+  const program = new VideoContinuation(continuationModel(spec, kernels, driveLanguage(PromptProcessor.load(spec))));
+  const served = deployment.programs ?? spec.deployment.programs;
+  return new EngineCore({
+    clock: monotonicClock,
+    workers: loaded,
+    kernels: Object.values(kernels),
+    programs: Object.fromEntries(served.map((name) => [name, program])),
+    components: Object.keys(spec.components),
+    identity: { precision: spec.variant.precision, parallelPlanHash: hashParallelPlan(parallelPlan({ replica: devices }, 1)) },
+    ...(deployment.engine === undefined ? {} : { options: deployment.engine }),
+    toControl,
+    toMedia,
+    ...(testMode ? { injectFault: (worker, sessionId, fault) => worker instanceof OnnxWorker && worker.injectFault({ sessionId, fault }) } : {}),
+  });
+}
+
+async function stopWorkers(): Promise<void> {
+  core?.close();
+  await Promise.all(workers.map((worker) => worker.close()));
+}
+
+/** A fault in handling one message must not end the thread, and with it every session. */
+function guarded(run: () => void): void {
+  try {
+    run();
+  } catch (error) {
+    logger.error({ err: error }, 'a message could not be handled');
+  }
+}
+
+function internal(error: unknown): ErrorBody {
+  return { code: 'internal', message: error instanceof Error ? error.message : String(error), retryable: ERRORS.internal.retryable };
+}

@@ -1,0 +1,156 @@
+/** The engine thread as the server starts it: real model, real executor. A media side that plays in real time stands in for the media thread. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { MessageChannel, Worker } from 'node:worker_threads';
+import { monotonicMs } from '../../src/observe/clock.ts';
+import type { MediaChunk } from '../../src/streams/media_events.ts';
+import type { ControlToEngine, EngineCard, EngineRequest, EngineToControl, EngineToMedia } from '../../src/streams/messages.ts';
+import { SessionWords } from '../../src/streams/session_words.ts';
+import { SharedPool } from '../../src/streams/shared_pool.ts';
+
+type Applied = Extract<EngineToControl, { type: 'request.applied' }>;
+
+/** Sessions of the engine under test, played in real time. */
+class Stage {
+  readonly messages: EngineToControl[] = [];
+  readonly chunks: (MediaChunk & { readonly atMs: number; readonly mean: number })[] = [];
+  readonly words = new SessionWords();
+  readonly video = SharedPool.create(224 * 128 * 3, 12);
+  readonly audio = SharedPool.create(4000, 12);
+  readonly #media = new MessageChannel();
+  readonly #worker: Worker;
+  card: EngineCard | null = null;
+
+  constructor() {
+    this.#worker = new Worker(new URL('../../src/realtime-programs/engine_thread.ts', import.meta.url), {
+      workerData: { modelDir: new URL('../../models/drive', import.meta.url).pathname, deployment: {}, mediaPort: this.#media.port2, testMode: true, logLevel: 'silent' },
+      transferList: [this.#media.port2],
+    });
+    this.#worker.on('message', (message: EngineToControl) => {
+      this.messages.push(message);
+      if (message.type === 'engine.ready') this.card = message.card;
+    });
+    this.#media.port1.on('message', (event: EngineToMedia) => this.#play(event));
+  }
+
+  send(message: ControlToEngine): void {
+    this.#worker.postMessage(message);
+  }
+
+  open(sessionId: string, prompt: string | null): void {
+    this.send({ type: 'session.open', sessionId, model: this.card!.modelId, program: 'drive', seed: 7, prompt, tenant: 't', channels: { words: this.words.buffer, video: this.video.descriptor, audio: this.audio.descriptor } });
+  }
+
+  get presented90k(): number {
+    return this.chunks.filter(({ epoch }) => epoch === this.words.epoch).reduce((end, { end90k }) => Math.max(end, end90k), 0);
+  }
+
+  request(requestId: string, body: { request: 'interrupt' } | { request: 'redirect'; prompt: string; seamless: boolean } | { request: 'pause' } | { request: 'resume' }): void {
+    const presented90k = this.presented90k;
+    const fences = body.request === 'interrupt' || (body.request === 'redirect' && !body.seamless);
+    const epoch = fences ? this.words.raiseEpoch() : this.words.epoch;
+    this.send({ type: 'session.request', sessionId: 's', requestId, epoch, conditioningVersion: 1, presented90k, ...body } as EngineRequest);
+  }
+
+  async applied(requestId: string, timeoutMs = 3000): Promise<Applied> {
+    return this.until(() => this.messages.find((message): message is Applied => message.type === 'request.applied' && message.requestId === requestId), timeoutMs, `applied ${requestId}`);
+  }
+
+  async until<T>(find: () => T | undefined | null | false, timeoutMs: number, what: string): Promise<T> {
+    const end = monotonicMs() + timeoutMs;
+    for (;;) {
+      const found = find();
+      if (found) return found;
+      assert.ok(monotonicMs() < end, `${what} within ${timeoutMs} ms; last: ${JSON.stringify(this.messages.filter(({ type }) => type !== 'trace' && type !== 'engine.stats').slice(-4))}`);
+      await new Promise((resolve) => setTimeout(resolve, 2));
+    }
+  }
+
+  async close(): Promise<void> {
+    this.send({ type: 'session.close', sessionId: 's' });
+    this.send({ type: 'engine.drain' });
+    await this.until(() => this.messages.some(({ type }) => type === 'engine.drained'), 5000, 'drained');
+    this.#media.port1.close();
+    await this.#worker.terminate();
+  }
+
+  #play(event: EngineToMedia): void {
+    if (event.type !== 'media.chunk') return;
+    const pool = event.kind === 'video' ? this.video : this.audio;
+    const bytes = pool.bytes(event.slot);
+    const mean = event.kind === 'video' ? bytes.reduce((sum, value) => sum + value, 0) / bytes.length : level(bytes, event.samples);
+    pool.release(event.slot);
+    if (event.epoch !== this.words.epoch) return;
+    const atMs = monotonicMs();
+    const first = event.kind === 'video' && !this.chunks.some(({ epoch }) => epoch === event.epoch);
+    this.chunks.push({ ...event, atMs, mean });
+    if (!first) return;
+    this.words.writeAnchor({ mediaTime90k: event.start90k, atMs: atMs + 40 });
+    this.#media.port1.postMessage({ type: 'media.anchored', sessionId: event.sessionId });
+  }
+}
+
+function level(bytes: Uint8Array, samples: number): number {
+  const pcm = new Int16Array(bytes.buffer, bytes.byteOffset, samples);
+  return Math.sqrt(pcm.reduce((sum, value) => sum + value * value, 0) / samples);
+}
+
+let stage: Stage;
+
+before(async () => {
+  stage = new Stage();
+  const ready = await stage.until(() => stage.messages.find(({ type }) => type === 'engine.ready' || type === 'engine.failed'), 20_000, 'ready');
+  assert.equal(ready.type, 'engine.ready', JSON.stringify(ready));
+});
+after(() => stage.close());
+
+test('a session plays in real time, is redirected, steered and interrupted, and goes on', async (t) => {
+  const openedMs = monotonicMs();
+  stage.open('s', 'a forest at noon in the rain');
+  const first = await stage.until(() => stage.chunks[0], 2000, 'first chunk');
+  t.diagnostic(`maxSessions ${stage.card!.maxSessions}, load of one ${stage.card!.deviceSecondsPerSecond.toFixed(3)}`);
+  t.diagnostic(`open → first frame ${(first.atMs - openedMs).toFixed(1)} ms`);
+  assert.equal(first.origin, 'seed');
+  await new Promise((resolve) => setTimeout(resolve, 3000));
+  const video = stage.chunks.filter(({ kind }) => kind === 'video');
+  assert.ok(video.length >= 34 && video.length <= 42, `3 s are 36 frames and at most a chunk more: ${video.length}`);
+  video.forEach(({ start90k }, index) => assert.equal(start90k, index * 7500));
+  assert.ok(stage.chunks.some(({ kind, mean }) => kind === 'audio' && mean > 50), 'sound is above silence');
+
+  const before = stage.presented90k;
+  stage.request('r1', { request: 'redirect', prompt: 'make it night', seamless: false });
+  const hard = await stage.applied('r1');
+  t.diagnostic(`hard redirect: ${hard.how}, predicted ${hard.predictedMs?.toFixed(1)} ms, took ${hard.elapsedMs.toFixed(1)} ms`);
+  assert.equal(hard.media90k, before);
+  assert.equal(hard.epoch, 1);
+
+  stage.words.writeAction({ sequence: 5, steer: 1, speed: 3, leftPresses: 0, rightPresses: 1 });
+  const actedMs = monotonicMs();
+  const acted = await stage.until(() => stage.chunks.find(({ actionSequence }) => actionSequence === 5), 1000, 'action');
+  const heldMs = acted.atMs - actedMs;
+  t.diagnostic(`action → first affected frame ready ${heldMs.toFixed(1)} ms`);
+  assert.ok(heldMs <= 250 + 167);
+
+  stage.request('r2', { request: 'redirect', prompt: 'snowy mountains at dawn in fog', seamless: true });
+  const seamless = await stage.applied('r2');
+  t.diagnostic(`seamless redirect: ${seamless.how}, predicted ${seamless.predictedMs?.toFixed(1)} ms, took ${seamless.elapsedMs.toFixed(1)} ms`);
+  assert.equal(seamless.epoch, 1);
+
+  const seen = stage.presented90k - 7500; // the last frame had not been shown yet: the cut lies inside or at the end of a chunk
+  const count = stage.chunks.length;
+  stage.request('i1', { request: 'interrupt' });
+  const interrupted = await stage.applied('i1');
+  assert.equal(interrupted.how, 'interrupted');
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  assert.equal(stage.chunks.length, count, 'nothing after an interrupt');
+  assert.ok(interrupted.media90k >= seen);
+
+  stage.request('r3', { request: 'redirect', prompt: 'desert', seamless: false });
+  const again = await stage.applied('r3');
+  t.diagnostic(`redirect after interrupt: ${again.how}, predicted ${again.predictedMs?.toFixed(1)} ms, took ${again.elapsedMs.toFixed(1)} ms`);
+  await stage.until(() => stage.chunks.filter(({ epoch }) => epoch === 3).length > 12, 2000, 'next turn');
+  const plans = stage.messages.flatMap((message) => (message.type === 'text' && message.stream === 'plan' ? [message.text] : []));
+  t.diagnostic(`plans: ${plans.join(' | ')}`);
+  const stats = stage.messages.findLast((message) => message.type === 'engine.stats');
+  t.diagnostic(`stats: ${JSON.stringify(stats)}`);
+});
