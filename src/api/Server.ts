@@ -77,6 +77,9 @@ export class Server {
       ]);
       return await Server.#compose(options, links, state, card);
     } catch (error) {
+      // Ends the other's wait too, and with it its watchdog.
+      state.card.reject(error);
+      state.mediaReady.reject(error);
       await Promise.all([links.engine.close(0), links.media.close(0)]);
       throw error;
     }
@@ -279,7 +282,7 @@ function startThreads(config: Config, root: string, log: Logger): ServerLinks {
   const engine = new ThreadLink<ControlToEngine, EngineToControl>({
     name: 'engine',
     url: new URL('../realtime-programs/engine_thread.ts', import.meta.url),
-    workerData: { modelDir, deployment, mediaPort: port1, testMode: config.test.enabled, logLevel: config.logLevel },
+    workerData: { modelDir, deployment: { ...deployment, engine: { admissionBound: config.engine.admissionBound } }, mediaPort: port1, testMode: config.test.enabled, logLevel: config.logLevel },
     transferList: [port1],
     log,
   });

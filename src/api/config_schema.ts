@@ -40,7 +40,10 @@ export const Config = section({
   }),
   web: section({ directory: Type.String({ description: 'The built page, relative to the project.' }) }),
   drain: section({ deadlineMs: Ms('After SIGTERM all is over within this.', 100) }),
-  engine: section({ readyMs: Ms('Loading and measuring the model takes at most this.', 1_000) }),
+  engine: section({
+    readyMs: Ms('Loading and measuring the model takes at most this.', 1_000),
+    admissionBound: Type.Number({ minimum: 0.05, maximum: 100, description: 'Share of a device that sessions are promised, by the costs measured at load. Above 1 pictures will be late.' }),
+  }),
   test: section({ enabled: Type.Boolean({ description: 'Test routes and stamped media. Never in production.' }) }),
 });
 export type Config = Static<typeof Config>;
@@ -56,7 +59,7 @@ export const DEFAULT_CONFIG: Config = {
   demo: { enabled: 'loopback', perMinute: 30 },
   web: { directory: 'web-client/dist' },
   drain: { deadlineMs: 10_000 },
-  engine: { readyMs: 120_000 },
+  engine: { readyMs: 120_000, admissionBound: 0.85 },
   test: { enabled: false },
 };
 
