@@ -42,7 +42,7 @@ export const Config = section({
   drain: section({ deadlineMs: Ms('After SIGTERM all is over within this.', 100) }),
   engine: section({
     readyMs: Ms('Loading and measuring the model takes at most this.', 1_000),
-    admissionBound: Type.Number({ minimum: 0.05, maximum: 100, description: 'Share of a device that sessions are promised, by the costs measured at load. Above 1 pictures will be late.' }),
+    admissionBound: Type.Number({ minimum: 0.05, maximum: 1, description: 'Share of a device that sessions are promised, by the costs measured at load.' }),
   }),
   test: section({ enabled: Type.Boolean({ description: 'Test routes and stamped media. Never in production.' }) }),
 });
