@@ -170,6 +170,8 @@ export class Server {
       await delay(Math.min(GOAWAY_MS, deadlineMs / 10));
       inOrder = await bounded(registry.closeAll(reason), left(reserve * 2));
     }
+    links.engine.expectEnd();
+    links.media.expectEnd();
     links.engine.send({ type: 'engine.drain' });
     links.media.send({ type: 'media.drain' });
     const drained = Promise.all([state.engineDrained.promise, state.mediaDrained.promise]);

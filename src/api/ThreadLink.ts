@@ -7,6 +7,8 @@ export interface Link<In, Out> {
   send(message: In): boolean;
   /** Called once, before anything is sent. */
   listen(listener: LinkListener<Out>): void;
+  /** It is about to be told to end: its end is no crash from here on. */
+  expectEnd(): void;
   /** Resolves when it is gone, by itself within `graceMs` or else stopped. Idempotent. */
   close(graceMs: number): Promise<void>;
 }
@@ -72,6 +74,10 @@ export class ThreadLink<In, Out> implements Link<In, Out> {
     this.#listener = listener;
     for (const message of this.#early.splice(0)) listener.message(message);
     if (!this.#alive && this.#death && !this.#closing) listener.crashed(this.#death);
+  }
+
+  expectEnd(): void {
+    this.#closing = true;
   }
 
   async close(graceMs: number): Promise<void> {

@@ -42,6 +42,15 @@ describe('thread link', () => {
     assert.match((await crash).message, /echo thread ended with code 3/);
   });
 
+  it('a thread that ends by itself when told to is no crash', async () => {
+    const { link, crash, message } = start({ greeting: 'hello' });
+    await message('hello');
+    link.expectEnd();
+    link.send('end');
+    while (link.send('ping')) await new Promise((resolve) => setTimeout(resolve, 5));
+    assert.equal(await Promise.race([crash.then(() => 'crash'), new Promise((resolve) => setImmediate(resolve, 'none'))]), 'none');
+  });
+
   it('a thread that stays is stopped after its time', async () => {
     const { link, message } = start({ greeting: 'hello' });
     await message('hello');

@@ -22,6 +22,7 @@ type EngineRequest = Extract<ControlToEngine, { type: 'session.request' }>;
 abstract class ScriptedLink<In, Out> implements Link<In, Out> {
   readonly sent: In[] = [];
   alive = true;
+  #endExpected = false;
   #listener: LinkListener<Out> | null = null;
 
   send(message: In): boolean {
@@ -44,6 +45,16 @@ abstract class ScriptedLink<In, Out> implements Link<In, Out> {
   crash(error: Error): void {
     this.alive = false;
     this.#listener?.crashed(error);
+  }
+
+  expectEnd(): void {
+    this.#endExpected = true;
+  }
+
+  /** Ends by itself, as a thread does that has drained. */
+  protected exit(): void {
+    this.alive = false;
+    if (!this.#endExpected) this.#listener?.crashed(new Error('ended'));
   }
 
   close(): Promise<void> {
@@ -93,7 +104,8 @@ export class ScriptedEngine extends ScriptedLink<ControlToEngine, EngineToContro
         if (!this.silent) this.apply(message);
         return;
       case 'engine.drain':
-        return this.emit({ type: 'engine.drained' });
+        this.emit({ type: 'engine.drained' });
+        return this.exit();
       case 'fault.inject':
         return;
     }
@@ -163,7 +175,8 @@ export class ScriptedMedia extends ScriptedLink<ControlToMedia, MediaToControl> 
         if (!this.deaf) this.arrive(message.sessionId, message.connectionId, message.channel, JSON.parse(message.text));
         return;
       case 'media.drain':
-        return this.emit({ type: 'media.drained' });
+        this.emit({ type: 'media.drained' });
+        return this.exit();
       case 'connection.candidate':
       case 'connection.keyframe':
       case 'relay.taken':
