@@ -43,8 +43,8 @@ export class AdmissionController {
   readonly #costs: CostModel;
   readonly #pool: BlockPool;
   readonly #limits: AdmissionBound;
-  #load = 0;
-  #sessions = 0;
+  /** What admitted sessions declared; priced anew at every question, because costs follow what units really take. */
+  readonly #admitted = new Set<{ readonly demand: MediaDemand }>();
 
   constructor(costs: CostModel, pool: BlockPool, limits: AdmissionBound) {
     if (!(limits.bound > 0 && limits.bound <= 1)) throw new TypeError(`bound must be in (0, 1], got ${limits.bound}`);
@@ -55,11 +55,13 @@ export class AdmissionController {
 
   /** Share of the device that is promised. */
   get load(): number {
-    return this.#load;
+    let load = 0;
+    for (const { demand } of this.#admitted) load += this.demandOf(demand);
+    return load;
   }
 
   get sessions(): number {
-    return this.#sessions;
+    return this.#admitted.size;
   }
 
   /** Share of a device that one session takes on average, its redirect reserve included. */
@@ -70,25 +72,22 @@ export class AdmissionController {
 
   /** Sessions of one demand that the bound lets in on an empty device. */
   capacityFor(demand: MediaDemand): number {
-    return Math.max(0, Math.floor((this.#limits.bound - this.#blocking(demand)) / this.demandOf(demand) + 1e-9));
+    return Math.max(1, Math.floor((this.#limits.bound - this.#blocking(demand)) / this.demandOf(demand) + 1e-9));
   }
 
   /** @param slots what the session's output pools have. */
   admit(owner: string, demand: MediaDemand, slots: { readonly video: number; readonly audio: number }): Admission {
     const load = this.demandOf(demand);
     if (slots.video < demand.minSlots.video || slots.audio < demand.minSlots.audio) return { admitted: false, reason: 'slots', load };
-    if (this.#load + load + this.#blocking(demand) > this.#limits.bound + 1e-9) return { admitted: false, reason: 'compute', load };
+    // A device with nobody on it takes whoever comes first: nobody else can be hurt, and costs that a busy moment inflated are only
+    // put right by running.
+    if (this.#admitted.size > 0 && this.load + load + this.#blocking(demand) > this.#limits.bound + 1e-9) return { admitted: false, reason: 'compute', load };
     const account = this.#pool.reserve(owner, demand.memory);
     if (account === null) return { admitted: false, reason: 'memory', load };
-    this.#load += load;
-    this.#sessions++;
-    let released = false;
+    const entry = { demand };
+    this.#admitted.add(entry);
     const release = (): void => {
-      if (released) return;
-      released = true;
-      this.#pool.close(account);
-      this.#sessions--;
-      this.#load = this.#sessions === 0 ? 0 : this.#load - load;
+      if (this.#admitted.delete(entry)) this.#pool.close(account);
     };
     return { admitted: true, grant: { load, account, release } };
   }

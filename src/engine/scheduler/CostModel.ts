@@ -46,17 +46,9 @@ export class CostModel {
     return this.#worst(component, (shapeKey) => this.predict(component, shapeKey, 1));
   }
 
-  /** What a unit may take: the measured 95th percentile, or the running estimate where that is higher. */
-  committed(component: string): number {
-    return this.#worst(component, (shapeKey) => {
-      const single = this.#estimates.get(keyOf(component, shapeKey))?.get(1);
-      return single === undefined ? this.predict(component, shapeKey, 1) : Math.max(single.p95Ms, single.ms);
-    });
-  }
-
   /** Longest unit among components: it can't be pre-empted, so everybody may have to wait for it. */
   longest(components: readonly string[]): number {
-    return Math.max(0, ...components.map((component) => this.committed(component)));
+    return Math.max(0, ...components.map((component) => this.component(component)));
   }
 
   /** Feeds back what a batch took. Values that can't be times are ignored. */
