@@ -64,7 +64,8 @@ export class BitrateControl {
     }
     if (this.#receivers.size === 0) target = this.#bounds.start;
     target = Math.round(Math.max(this.#bounds.min, target));
-    if (Math.abs(target - this.#target) < this.#target * HYSTERESIS) return null;
+    const small = Math.abs(target - this.#target) < this.#target * HYSTERESIS;
+    if (target === this.#target || (small && target !== this.#bounds.min && target !== this.#bounds.max)) return null;
     this.#target = target;
     return target;
   }

@@ -16,8 +16,6 @@ export class RelayPeer implements Peer {
   readonly #events: PeerEvents;
   #state: PeerState = 'connecting';
   #waiting = 0;
-  /** Whether the control thread acknowledges at all; one that doesn't bounds the way by itself. */
-  #acknowledged = false;
   #needsKeyframe = true;
   #dropped = 0;
 
@@ -46,15 +44,14 @@ export class RelayPeer implements Peer {
 
   /** The control thread has taken `count` media messages. */
   taken(count: number): void {
-    this.#acknowledged = true;
-    const full = this.#backlog >= this.#limit;
+    const full = this.#waiting >= this.#limit;
     this.#waiting = Math.max(0, this.#waiting - count);
-    if (full && this.#needsKeyframe && this.#backlog < this.#limit) this.#events.keyframeNeeded();
+    if (full && this.#needsKeyframe && this.#waiting < this.#limit) this.#events.keyframeNeeded();
   }
 
   sendPicture({ data, keyframe, rtp, epoch }: OutgoingPicture): Sent {
     if (this.#state !== 'connected') return NOTHING;
-    if (this.#backlog >= this.#limit) {
+    if (this.#waiting >= this.#limit) {
       this.#needsKeyframe = true;
       this.#dropped++;
       return NOTHING;
@@ -66,7 +63,7 @@ export class RelayPeer implements Peer {
 
   sendSound({ data, rtp, epoch }: OutgoingSound): Sent {
     if (this.#state !== 'connected') return NOTHING;
-    if (this.#backlog >= this.#limit * 2) {
+    if (this.#waiting >= this.#limit * 2) {
       this.#dropped++;
       return NOTHING;
     }
@@ -89,10 +86,6 @@ export class RelayPeer implements Peer {
       this.#events.state('closed');
     }
     return Promise.resolve();
-  }
-
-  get #backlog(): number {
-    return this.#acknowledged ? this.#waiting : 0;
   }
 
   #post(kind: 'video' | 'audio', data: Uint8Array, rtp: number, epoch: number, key: boolean): Sent {

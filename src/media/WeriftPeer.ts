@@ -1,3 +1,4 @@
+import { networkInterfaces } from 'node:os';
 import {
   MediaStreamTrack,
   RTCPeerConnection,
@@ -295,7 +296,9 @@ export class WeriftPeer implements Peer {
 
 function configuration({ ice, limits }: MediaOptions): ConstructorParameters<typeof RTCPeerConnection>[0] {
   const feedback = [useNACK(), { type: 'nack', parameter: 'pli' }, usePLI(), useFIR(), useREMB()];
-  const bind = ice.onlyAdditional ? ice.additionalHostAddresses.find((address) => !address.includes(':')) : undefined;
+  // An address that is only forwarded here can be offered but not bound to.
+  const local = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
+  const bind = ice.onlyAdditional ? ice.additionalHostAddresses.find((address) => local.some((at) => at.family === 'IPv4' && at.address === address)) : undefined;
   return {
     codecs: {
       video: [new RTCRtpCodecParameters({ mimeType: 'video/VP8', clockRate: 90_000, rtcpFeedback: feedback }), new RTCRtpCodecParameters({ mimeType: 'video/rtx', clockRate: 90_000 })],
@@ -304,7 +307,7 @@ function configuration({ ice, limits }: MediaOptions): ConstructorParameters<typ
     headerExtensions: { video: [useAbsSendTime()], audio: [] },
     iceServers: ice.servers.map(({ urls, username, credential }) => ({ urls: [...urls], ...(username === undefined ? {} : { username }), ...(credential === undefined ? {} : { credential }) })),
     iceAdditionalHostAddresses: [...ice.additionalHostAddresses],
-    iceUseIpv6: !ice.onlyAdditional,
+    iceUseIpv6: !ice.onlyAdditional || ice.additionalHostAddresses.some((address) => address.includes(':')),
     ...(bind === undefined ? {} : { iceInterfaceAddresses: { udp4: bind } }),
     ...(ice.portRange === null ? {} : { icePortRange: [ice.portRange[0], ice.portRange[1]] as [number, number] }),
     maxMessageSize: limits.maxMessageBytes,

@@ -6,10 +6,12 @@ import { join } from 'node:path';
 import { MessageChannel, Worker } from 'node:worker_threads';
 import type { AddressInfo } from 'node:net';
 import { chromium, type BrowserContext, type Page } from 'playwright-core';
+import { ThreadLink } from '../../src/api/ThreadLink.ts';
+import { createLogger } from '../../src/observe/log.ts';
 import { DEFAULT_MEDIA_OPTIONS, type MediaOptions } from '../../src/media/options.ts';
-import { MediaThread } from '../../src/media/MediaThread.ts';
+import type { MediaThreadData } from '../../src/media/media_thread.ts';
 import type { MediaFormat } from '../../src/streams/media_time.ts';
-import type { IceCandidate, MediaStats, MediaToControl, SessionChannels } from '../../src/streams/messages.ts';
+import type { ControlToMedia, IceCandidate, MediaStats, MediaToControl, SessionChannels } from '../../src/streams/messages.ts';
 import { SessionWords } from '../../src/streams/session_words.ts';
 import { SharedPool } from '../../src/streams/shared_pool.ts';
 import type { ScriptedEngineData, ScriptedEngineReport } from './scripted_engine.ts';
@@ -46,15 +48,16 @@ export class MediaThreadRig {
   readonly messages: MediaToControl[] = [];
   readonly reports: ScriptedEngineReport[] = [];
   readonly #waiting = new Set<() => void>();
-  #thread: MediaThread | null = null;
+  #thread: ThreadLink<ControlToMedia, MediaToControl> | null = null;
   #engine: Worker | null = null;
   #page: Page | null = null;
   #browser: BrowserContext | null = null;
   #profile: string | null = null;
   #http: Server | null = null;
   #connections = 0;
+  #draining: Promise<void> | null = null;
 
-  get thread(): MediaThread {
+  get thread(): ThreadLink<ControlToMedia, MediaToControl> {
     return this.#thread!;
   }
 
@@ -69,19 +72,22 @@ export class MediaThreadRig {
 
   async start({ stamp, restartMs = 150, framesAhead = 3, options = LOOPBACK }: { readonly stamp: boolean; readonly restartMs?: number; readonly framesAhead?: number; readonly options?: MediaOptions }): Promise<void> {
     const { port1, port2 } = new MessageChannel();
-    this.#thread = await MediaThread.start(port1, options, {
+    const data: MediaThreadData = { enginePort: port1, options };
+    this.#thread = new ThreadLink({ name: 'media', url: new URL('../../src/media/media_thread.ts', import.meta.url), workerData: data, transferList: [port1], log: createLogger({ level: 'warn' }) });
+    this.#thread.listen({
       message: (message) => {
         this.messages.push(message);
         for (const check of this.#waiting) check();
       },
-      lost: (error) => {
+      crashed: (error) => {
         throw error;
       },
     });
+    await this.until((message) => message.type === 'media.ready', 10_000);
     const channels: SessionChannels = { words: this.words.buffer, video: this.video.descriptor, audio: this.audio.descriptor };
     this.#thread.send({ type: 'session.open', sessionId: this.sessionId, channels, format: FORMAT, stamp });
-    const data: ScriptedEngineData = { port: port2, sessionId: this.sessionId, channels, format: FORMAT, restartMs, framesAhead };
-    this.#engine = new Worker(new URL('./scripted_engine.ts', import.meta.url), { workerData: data, transferList: [port2] });
+    const engineData: ScriptedEngineData = { port: port2, sessionId: this.sessionId, channels, format: FORMAT, restartMs, framesAhead };
+    this.#engine = new Worker(new URL('./scripted_engine.ts', import.meta.url), { workerData: engineData, transferList: [port2] });
     this.#engine.on('message', (report: ScriptedEngineReport) => this.reports.push(report));
   }
 
@@ -129,11 +135,22 @@ export class MediaThreadRig {
     });
   }
 
+  /** Ends the media thread's streams in order; it then ends by itself. */
+  async drain(): Promise<void> {
+    this.#draining ??= this.#drain();
+    return this.#draining;
+  }
+
+  async #drain(): Promise<void> {
+    if (this.#thread?.send({ type: 'media.drain' })) await this.until((message) => message.type === 'media.drained');
+    await this.#thread?.close(2000);
+  }
+
   async close(): Promise<void> {
     await this.#browser?.close();
     if (this.#profile !== null) rmSync(this.#profile, { recursive: true, force: true });
     this.#engine?.postMessage('stop');
-    await this.#thread?.close();
+    await this.drain();
     await this.#engine?.terminate();
     this.#http?.closeAllConnections();
     this.#http?.close();
