@@ -13,17 +13,19 @@ import type { CostEntry } from './Worker.ts';
 const WARM_UP_RUNS = 2;
 export const CALIBRATION_SESSION = '__calibration';
 
-/** Milliseconds of one batch, by component and batch size up to the loop's `maxBatch`, gathering and scattering included. */
+/** Milliseconds of one batch, by component, for batches of 1, 2 and the loop's `maxBatch`, gathering and scattering included. */
 export async function measureCost(source: KernelSource, device: OnnxDeviceModel, blocks: BlockStore, runs: number): Promise<CostEntry[]> {
   const cost: CostEntry[] = [];
   if (runs === 0) return cost;
   for (const [componentId, component] of Object.entries(source.components)) {
     const maxBatch = Math.max(1, ...Object.values(source.loops).filter(({ components }) => components.includes(componentId)).map(({ step }) => step.maxBatch));
-    for (let batch = 1; batch <= maxBatch; batch++) {
+    // Singles count most and are measured longest; sizes in between are taken in proportion.
+    for (const batch of new Set([1, Math.min(2, maxBatch), maxBatch])) {
+      const measured = batch === 1 ? runs : Math.ceil(runs / 2);
       const samples: number[] = [];
       const work = exampleBatch(device.modelId, componentId, component, batch, blocks);
       const written = work.units.flatMap(({ outputs }) => Object.values(outputs).flatMap((output) => (output.kind === 'block' ? [output.block] : [])));
-      for (let run = 0; run < WARM_UP_RUNS + runs; run++) {
+      for (let run = 0; run < WARM_UP_RUNS + measured; run++) {
         const startMs = performance.now();
         await device.run(work);
         if (run >= WARM_UP_RUNS) samples.push(performance.now() - startMs);
