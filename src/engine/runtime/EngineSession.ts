@@ -278,14 +278,15 @@ export class EngineSession {
     return Math.min(this.#versions.newest.position90k, Math.max(this.committed90k, this.#wholeFrames(presented90k)));
   }
 
-  #replace(next: ProgramState): void {
+  /** @param emitted slots that went to media with this change. */
+  #replace(next: ProgramState, emitted: readonly FilledSlot[] = []): void {
     const { pool } = this.device;
     const before = this.#state;
     if (next === before) return;
     pool.retain(this.program.blocks(next));
     this.#state = next;
-    const keptSlots = this.program.slots(next);
-    for (const slot of this.program.slots(before)) if (!holds(keptSlots, slot)) this.pools[slot.pool].release(slot.slot);
+    const kept = [...this.program.slots(next), ...emitted];
+    for (const slot of this.program.slots(before)) if (!holds(kept, slot)) this.pools[slot.pool].release(slot.slot);
     pool.release(this.program.blocks(before));
   }
 
@@ -295,11 +296,7 @@ export class EngineSession {
   apply(transition: Transition<ProgramState>, unit: Pick<WorkUnit, 'plan' | 'action'>): void {
     const nowMs = this.#deps.clock.now();
     const { state, version, frame, text, applied, decisions } = transition;
-    const { pool } = this.device;
-    const before = this.#state;
-    pool.retain(this.program.blocks(state));
-    this.#state = state;
-    pool.release(this.program.blocks(before));
+    this.#replace(state, frame === null ? [] : [{ pool: 'video', slot: frame.videoSlot }, { pool: 'audio', slot: frame.audioSlot }]);
     this.#failures = 0;
     if (version !== null) this.#versions.keep(version);
     if (frame !== null) {

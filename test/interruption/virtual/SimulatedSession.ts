@@ -1,0 +1,187 @@
+import assert from 'node:assert/strict';
+import type { VirtualClock } from '../../../src/observe/virtual_clock.ts';
+import type { MediaChunk, MediaEvent } from '../../../src/streams/media_events.ts';
+import { frameDuration90k, mediaTime90kToMs, type MediaFormat } from '../../../src/streams/media_time.ts';
+import type { EngineRequest, EngineToControl, MediaToEngine, SessionChannels } from '../../../src/streams/messages.ts';
+import { SessionWords } from '../../../src/streams/session_words.ts';
+import { SharedPool } from '../../../src/streams/shared_pool.ts';
+
+export type RequestBody =
+  | { readonly request: 'interrupt' }
+  | { readonly request: 'adopt' }
+  | { readonly request: 'redirect'; readonly prompt: string; readonly seamless: boolean }
+  | { readonly request: 'pause' }
+  | { readonly request: 'resume' };
+
+export interface SimulatedSessionOptions {
+  readonly sessionId: string;
+  readonly clock: VirtualClock;
+  readonly format: MediaFormat;
+  readonly framesPerChunk: number;
+  readonly slots: number;
+  readonly toEngine: (message: MediaToEngine) => void;
+}
+
+/** A frame is on the wire this long after its pacing time. */
+const PREROLL_MS = 30;
+
+/**
+ * The media and control side of one session: paces frames, reports what was seen, keeps account of answers, and asserts the
+ * promises of `docs/structures.md` on every message.
+ */
+export class SimulatedSession {
+  readonly sessionId: string;
+  readonly words = new SessionWords();
+  readonly video: SharedPool;
+  readonly audio: SharedPool;
+  readonly channels: SessionChannels;
+  readonly frames: (MediaChunk & { readonly atMs: number })[] = [];
+  readonly answers = new Map<string, EngineToControl[]>();
+  readonly faults: { readonly fatal: boolean; readonly code: string }[] = [];
+  readonly texts: Extract<EngineToControl, { type: 'text' }>[] = [];
+  committed90k = 0;
+  lastDeliveryMs = 0;
+  ended = false;
+  refused = false;
+  /** How long after it left a frame is seen and reported; Infinity: a client that never reports. */
+  reportDelayMs = 80;
+  readonly #options: SimulatedSessionOptions;
+  readonly #frame90k: number;
+  readonly #asked: string[] = [];
+  /** Frames that left, of the epoch in force. */
+  #sent90k = 0;
+  #seen90k = 0;
+  #reported90k = 0;
+  #epoch = 0;
+  /** Where the next frame of each stream must start; null after a fence, until the engine has said. */
+  readonly #next = { video: 0 as number | null, audio: 0 as number | null };
+  #expectedStart: number | null = 0;
+  #newest90k = 0;
+
+  constructor(options: SimulatedSessionOptions) {
+    this.#options = options;
+    this.sessionId = options.sessionId;
+    this.#frame90k = frameDuration90k(options.format);
+    this.video = SharedPool.create(8, options.slots);
+    this.audio = SharedPool.create(8, options.slots);
+    this.channels = { words: this.words.buffer, video: this.video.descriptor, audio: this.audio.descriptor };
+  }
+
+  get held90k(): number {
+    return this.#seen90k;
+  }
+
+  get videoFrames() {
+    return this.frames.filter(({ kind }) => kind === 'video');
+  }
+
+  asked(requestId: string): void {
+    this.#asked.push(requestId);
+    this.answers.set(requestId, []);
+  }
+
+  /** The media thread raises the word and drops what it holds. */
+  fence(): number {
+    const epoch = this.words.raiseEpoch();
+    this.#sent90k = this.#seen90k;
+    return epoch;
+  }
+
+  /** The engine is about to see a request: what it must rewind to. */
+  delivered(request: EngineRequest): void {
+    if (request.request === 'pause' || request.request === 'resume' || (request.request === 'redirect' && request.seamless) || request.epoch < this.#epoch) return;
+    const seen = Math.ceil(request.presented90k / this.#frame90k) * this.#frame90k;
+    this.#expectedStart = Math.min(this.#newest90k, Math.max(this.committed90k, seen));
+    this.#newest90k = this.#expectedStart;
+    this.#reported90k = this.#expectedStart;
+    this.#next.video = this.#next.audio = this.#expectedStart;
+    this.#epoch = request.epoch;
+  }
+
+  onMedia(event: MediaEvent): void {
+    if (event.type === 'media.complete') return;
+    if (event.type === 'media.init') return;
+    assert.ok(!this.words.closed && !this.ended, 'no media after close');
+    assert.equal(event.epoch, this.words.epoch, 'no media of an older epoch once the word is raised');
+    assert.equal(event.start90k, this.#next[event.kind], `media time of ${event.kind} is contiguous from where it was rewound to`);
+    assert.equal(event.end90k, event.start90k + this.#frame90k);
+    this.#next[event.kind] = event.end90k;
+    this.#newest90k = event.end90k;
+    this.frames.push({ ...event, atMs: this.#options.clock.now() });
+    this.#pace(event);
+  }
+
+  onControl(message: EngineToControl): void {
+    switch (message.type) {
+      case 'session.refused':
+        this.refused = true;
+        break;
+      case 'request.applied':
+      case 'request.failed':
+      case 'request.superseded':
+        assert.ok(this.answers.has(message.requestId), `answer to a request that was asked: ${message.requestId}`);
+        this.answers.get(message.requestId)!.push(message);
+        assert.equal(this.answers.get(message.requestId)!.length, 1, `${message.requestId} is answered once`);
+        break;
+      case 'session.committed': {
+        assert.ok(message.media90k > this.committed90k, 'the committed position never goes back');
+        const horizon90k = this.#newest90k - 2 * this.#options.framesPerChunk * this.#frame90k;
+        assert.ok(message.media90k <= Math.max(this.#reported90k, horizon90k), `committed ${message.media90k} passes neither what was presented (${this.#reported90k}) nor the horizon (${horizon90k})`);
+        this.committed90k = message.media90k;
+        break;
+      }
+      case 'session.fault':
+        this.faults.push({ fatal: message.fatal, code: message.error.code });
+        break;
+      case 'text':
+        this.texts.push(message);
+        break;
+      case 'session.closed':
+        assert.ok(!this.ended, 'closed once');
+        this.ended = true;
+        break;
+      default:
+    }
+  }
+
+  checkEnd(): void {
+    if (this.refused) return;
+    assert.ok(this.ended, 'the session has closed');
+    for (const requestId of this.#asked) assert.equal(this.answers.get(requestId)!.length, 1, `${requestId} is answered exactly once`);
+    assert.equal(this.video.used, 0, 'no picture slot is left');
+    assert.equal(this.audio.used, 0, 'no sound slot is left');
+  }
+
+  #pace(chunk: MediaChunk): void {
+    const { clock, toEngine } = this.#options;
+    const { epoch, end90k } = chunk;
+    const pool = chunk.kind === 'video' ? this.video : this.audio;
+    const now = clock.now();
+    let anchor = this.words.anchor;
+    const begun = this.frames.filter((frame) => frame.epoch === epoch).length;
+    // The first frame of an epoch, or one that comes too late, starts the timeline anew.
+    if (chunk.kind === 'video' && (anchor === null || begun === 1 || dueMs(anchor, chunk.start90k) < now)) {
+      anchor = { mediaTime90k: chunk.start90k, atMs: now + PREROLL_MS };
+      this.words.writeAnchor(anchor);
+      clock.schedule(now + 0.5, () => toEngine({ type: 'media.anchored', sessionId: this.sessionId }));
+    }
+    clock.schedule(dueMs(anchor!, chunk.start90k), () => {
+      pool.release(chunk.slot);
+      if (chunk.kind !== 'video' || this.words.epoch !== epoch || this.words.closed) return;
+      this.#sent90k = Math.max(this.#sent90k, end90k);
+      if (this.reportDelayMs === Infinity) return;
+      clock.schedule(clock.now() + this.reportDelayMs, () => this.#see(epoch, end90k));
+    });
+  }
+
+  #see(epoch: number, media90k: number): void {
+    if (this.words.epoch !== epoch || this.words.closed) return;
+    this.#seen90k = Math.max(this.#seen90k, media90k);
+    if (epoch === this.#epoch) this.#reported90k = Math.max(this.#reported90k, media90k);
+    this.#options.toEngine({ type: 'media.presented', sessionId: this.sessionId, epoch, media90k });
+  }
+}
+
+function dueMs(anchor: { readonly mediaTime90k: number; readonly atMs: number }, media90k: number): number {
+  return anchor.atMs + mediaTime90kToMs(media90k - anchor.mediaTime90k);
+}

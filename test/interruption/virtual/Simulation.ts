@@ -1,0 +1,137 @@
+/** Control, media and workers around a real EngineCore, on a virtual clock. Checks at every message what must hold at all times. */
+import assert from 'node:assert/strict';
+import { EngineCore } from '../../../src/engine/runtime/EngineCore.ts';
+import type { EngineOptions } from '../../../src/engine/runtime/engine_options.ts';
+import { SimulatedWorker, type SimulatedOutcome } from '../../../src/engine/runtime/SimulatedWorker.ts';
+import type { WorkUnitBatch } from '../../../src/engine/model/work.ts';
+import { VirtualClock } from '../../../src/observe/virtual_clock.ts';
+import type { MediaEvent } from '../../../src/streams/media_events.ts';
+import type { EngineRequest, EngineToControl } from '../../../src/streams/messages.ts';
+import { batchMs, scriptedModel, scriptedValues, UNIT_MS, type ScriptedModel } from './scripted_model.ts';
+import { SimulatedSession, type RequestBody } from './SimulatedSession.ts';
+
+export interface SimulationOptions {
+  readonly steps?: number;
+  readonly slots?: number;
+  readonly engine?: Partial<EngineOptions>;
+  /** Decides how a batch goes; by default it takes what it is predicted to take. */
+  readonly outcome?: (batch: WorkUnitBatch, predictedMs: number) => SimulatedOutcome;
+}
+
+const MODELS = new Map<number, ScriptedModel>();
+
+export class Simulation {
+  readonly clock = new VirtualClock();
+  readonly worker: SimulatedWorker;
+  readonly core: EngineCore;
+  readonly sessions = new Map<string, SimulatedSession>();
+  readonly messages: EngineToControl[] = [];
+  readonly batches: number[] = [];
+  keepTraces = false;
+  /** What an assertion inside a callback found; thrown by the next `run`. */
+  readonly #broken: unknown[] = [];
+  readonly #model: ScriptedModel;
+  readonly #slots: number;
+
+  constructor({ steps = 2, slots = 8, engine = {}, outcome = (_, deviceMs) => ({ deviceMs, answer: 'ok' }) }: SimulationOptions = {}) {
+    this.#model = MODELS.get(steps) ?? scriptedModel(steps);
+    MODELS.set(steps, this.#model);
+    this.#slots = slots;
+    const { kernels, program, loaded, spec } = this.#model;
+    this.worker = new SimulatedWorker({
+      id: 'w0',
+      clock: this.clock,
+      loaded,
+      kernels: kernels as Readonly<Record<string, NonNullable<(typeof kernels)['audio']>>>,
+      values: scriptedValues,
+      outcome: (batch) => {
+        this.batches.push(batch.units.length);
+        return outcome(batch, batchMs(UNIT_MS[batch.component]!, batch.units.length));
+      },
+    });
+    this.core = new EngineCore({
+      clock: this.clock,
+      workers: [{ worker: this.worker, loaded }],
+      kernels: Object.values(kernels),
+      programs: { drive: program },
+      components: Object.keys(spec.components),
+      identity: { precision: 'fp32', parallelPlanHash: 'single' },
+      options: engine,
+      toControl: (message) => this.#onControl(message),
+      toMedia: (event) => this.#onMedia(event),
+    });
+    this.core.start();
+  }
+
+  open(sessionId = 's', prompt: string | null = 'scene 1', seed = 1): SimulatedSession {
+    const { format, framesPerChunk } = this.#model.program;
+    const session = new SimulatedSession({ sessionId, clock: this.clock, format, framesPerChunk, slots: this.#slots, toEngine: (message) => this.core.receiveMedia(message) });
+    this.sessions.set(sessionId, session);
+    this.core.receive({ type: 'session.open', sessionId, model: this.#model.loaded.modelId, program: 'drive', seed, prompt, tenant: 't', channels: session.channels });
+    return session;
+  }
+
+  /** Fences where the request fences, and hands it to the engine after `delayMs`: the time that the control thread takes. */
+  request(session: SimulatedSession, requestId: string, body: RequestBody, delayMs = 0): void {
+    const fences = body.request === 'interrupt' || body.request === 'adopt' || (body.request === 'redirect' && !body.seamless);
+    const presented90k = session.held90k;
+    const epoch = fences ? session.fence() : session.words.epoch;
+    const request = { type: 'session.request', sessionId: session.sessionId, requestId, epoch, conditioningVersion: epoch, presented90k, ...body } as EngineRequest;
+    if (body.request !== 'adopt') session.asked(requestId);
+    this.#deliver(session, () => {
+      session.delivered(request);
+      this.core.receive(request);
+    }, delayMs);
+  }
+
+  close(session: SimulatedSession, delayMs = 0): void {
+    this.#deliver(session, () => {
+      session.words.markClosed();
+      this.core.receive({ type: 'session.close', sessionId: session.sessionId });
+    }, delayMs);
+  }
+
+  async run(ms: number): Promise<void> {
+    await this.clock.advanceTo(this.clock.now() + ms);
+    if (this.#broken.length > 0) throw this.#broken[0];
+  }
+
+  /** Closes what is open and checks that nothing is left: no block, slot, reservation, answer or timer. */
+  async finish(withinMs = 12_000): Promise<void> {
+    for (const session of this.sessions.values()) if (!session.ended) this.close(session);
+    await this.run(withinMs);
+    for (const session of this.sessions.values()) session.checkEnd();
+    assert.deepEqual(this.worker.violations, []);
+    assert.equal(this.core.stats().sessions, 0);
+    assert.equal(this.core.stats().blocksLive, this.core.cachedBlocks, 'every block but the cached ones is freed');
+    assert.equal(this.worker.blocks, this.core.cachedBlocks, 'the worker holds what the engine counts');
+    assert.equal(this.worker.attached, 0);
+    this.core.close();
+    assert.equal(this.clock.pending, 0, 'no timer is left');
+  }
+
+  /** In the order sent, as the control thread's messages are. */
+  #deliver(session: SimulatedSession, run: () => void, delayMs: number): void {
+    const atMs = Math.max(this.clock.now() + delayMs, session.lastDeliveryMs);
+    session.lastDeliveryMs = atMs;
+    if (atMs <= this.clock.now()) run();
+    else this.clock.schedule(atMs, run);
+  }
+
+  #onControl(message: EngineToControl): void {
+    if (message.type !== 'engine.stats' && (message.type !== 'trace' || this.keepTraces)) this.messages.push(message);
+    if ('sessionId' in message) this.#checked(() => this.sessions.get(message.sessionId)?.onControl(message));
+  }
+
+  #onMedia(event: MediaEvent): void {
+    this.#checked(() => this.sessions.get(event.sessionId)!.onMedia(event));
+  }
+
+  #checked(run: () => void): void {
+    try {
+      run();
+    } catch (error) {
+      this.#broken.push(error);
+    }
+  }
+}

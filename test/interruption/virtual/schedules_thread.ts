@@ -1,0 +1,124 @@
+/**
+ * Random schedules of requests, reports, lateness, failures, duplicates and results after close, on a virtual clock. What must
+ * hold at all times is asserted by `SimulatedSession` and `Simulation.finish`.
+ */
+import assert from 'node:assert/strict';
+import { parentPort, workerData } from 'node:worker_threads';
+import fc from 'fast-check';
+import type { SimulatedOutcome } from '../../../src/engine/runtime/SimulatedWorker.ts';
+import { Simulation } from './Simulation.ts';
+import type { RequestBody, SimulatedSession } from './SimulatedSession.ts';
+
+/** Share of schedules whose worker misbehaves; the others only suffer lateness. */
+const event = fc.record({
+  afterMs: fc.integer({ min: 0, max: 160 }),
+  delayMs: fc.constantFrom(0, 0, 0, 1, 25, 100, 250),
+  what: fc.constantFrom('interrupt', 'hard', 'hard', 'hard', 'seamless', 'seamless', 'pause', 'resume', 'adopt', 'nonsense', 'hardNonsense', 'tap', 'hurry'),
+  session: fc.integer({ min: 0, max: 1 }),
+} as const);
+
+const schedule = fc.record({
+  seed: fc.integer(),
+  steps: fc.constantFrom(2, 4),
+  sessions: fc.integer({ min: 1, max: 2 }),
+  slots: fc.integer({ min: 4, max: 10 }),
+  reportDelayMs: fc.constantFrom(20, 80, 150, Infinity),
+  trouble: fc.constantFrom('none', 'late', 'late', 'failing', 'broken'),
+  events: fc.array(event, { minLength: 1, maxLength: 6 }),
+  closeEarly: fc.boolean(),
+});
+
+type Schedule = typeof schedule extends fc.Arbitrary<infer S> ? S : never;
+
+function body(what: Schedule['events'][number]['what'], index: number): RequestBody | null {
+  switch (what) {
+    case 'interrupt':
+    case 'pause':
+    case 'resume':
+    case 'adopt':
+      return { request: what };
+    case 'hard':
+    case 'seamless':
+      return { request: 'redirect', prompt: `scene ${index % 10}`, seamless: what === 'seamless' };
+    case 'nonsense':
+    case 'hardNonsense':
+      return { request: 'redirect', prompt: 'mumble', seamless: what === 'nonsense' };
+    default:
+      return null;
+  }
+}
+
+/** Mulberry32: enough for lateness. */
+function randomOf(seed: number): () => number {
+  let state = seed | 0;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
+  };
+}
+
+function outcomeOf(trouble: Schedule['trouble'], random: () => number, calm: () => boolean): (predictedMs: number) => SimulatedOutcome {
+  return (predictedMs) => {
+    const chance = random();
+    const late = trouble !== 'none' && chance < 0.1 ? 1 + random() * 8 : 1 + random() * 0.2;
+    const deviceMs = predictedMs * late;
+    if (calm() || trouble === 'none' || trouble === 'late') return { deviceMs, answer: 'ok' };
+    const fault = random();
+    if (fault < 0.02) return { deviceMs, answer: 'kernel_exception' };
+    if (fault < 0.04) return { deviceMs, answer: 'missing' };
+    if (fault < 0.1) return { deviceMs, answer: 'duplicate' };
+    if (trouble === 'broken' && fault < 0.13) return { deviceMs, answer: 'lost', recoveryMs: 100 + random() * 900 };
+    if (trouble === 'broken' && fault < 0.14) return { deviceMs, answer: 'silent', recoveryMs: 5000 + random() * 1500 };
+    return { deviceMs, answer: 'ok' };
+  };
+}
+
+async function play(plan: Schedule): Promise<void> {
+  let calm = false;
+  const outcome = outcomeOf(plan.trouble, randomOf(plan.seed), () => calm);
+  const simulation = new Simulation({ steps: plan.steps, slots: plan.slots, outcome: (_, predictedMs) => outcome(predictedMs) });
+  const sessions = Array.from({ length: plan.sessions }, (_, index) => simulation.open(`s${index}`, index === 0 ? null : 'scene 2', plan.seed >>> 1));
+  for (const session of sessions) session.reportDelayMs = plan.reportDelayMs;
+  for (const [index, { afterMs, delayMs, what, session: which }] of plan.events.entries()) {
+    await simulation.run(afterMs);
+    const session = sessions[which % sessions.length]!;
+    const request = body(what, index);
+    if (request !== null) simulation.request(session, `r${index}`, request, delayMs);
+    else if (what === 'tap') tap(session);
+    else session.reportDelayMs = 0;
+  }
+  if (plan.closeEarly) simulation.close(sessions[0]!, 5);
+  else {
+    // The next turn always works, whatever happened before.
+    calm = true;
+    await simulation.run(plan.trouble === 'broken' ? 7000 : 150);
+    for (const session of sessions) await nextTurn(simulation, session);
+  }
+  await simulation.finish(plan.trouble === 'broken' ? 12_000 : 1_000);
+}
+
+async function nextTurn(simulation: Simulation, session: SimulatedSession): Promise<void> {
+  if (session.faults.some(({ fatal }) => fatal)) return;
+  simulation.request(session, 'last', { request: 'redirect', prompt: 'scene 7', seamless: false });
+  const epoch = session.words.epoch;
+  await simulation.run(500);
+  const frames = session.videoFrames.filter((frame) => frame.epoch === epoch);
+  assert.ok(frames.length >= 4, `the next turn makes frames: ${frames.length}`);
+  const [answer] = session.answers.get('last')!;
+  assert.equal(answer?.type, 'request.applied');
+}
+
+function tap(session: SimulatedSession): void {
+  const { sequence, leftPresses, rightPresses, speed } = session.words.action;
+  session.words.writeAction({ sequence: sequence + 1, steer: 0, speed, leftPresses, rightPresses: rightPresses + 1 });
+}
+
+const { numRuns, seed } = workerData as { readonly numRuns: number; readonly seed: number };
+try {
+  await fc.assert(fc.asyncProperty(schedule, play), { numRuns, seed });
+  parentPort!.postMessage(null);
+} catch (error) {
+  parentPort!.postMessage(error instanceof Error ? `${error.message}\n${error.cause instanceof Error ? error.cause.stack : ''}` : String(error));
+}

@@ -1,0 +1,74 @@
+/** `drive`'s own kernels over a device without tensors: what is planned is real, what is computed is scripted, so that timing can be exact. */
+import { createKernels, type Kernels } from '../../../src/engine/model/kernels/create_kernels.ts';
+import { shapeKeyOf } from '../../../src/engine/model/spec/component_spec.ts';
+import { loadModelSpec } from '../../../src/engine/model/spec/load_model_spec.ts';
+import type { ModelSpec } from '../../../src/engine/model/spec/model_spec.ts';
+import type { PlannedUnit } from '../../../src/engine/model/work.ts';
+import type { LoadedModel } from '../../../src/engine/workers/Worker.ts';
+import { SegueError } from '../../../src/protocol/errors.ts';
+import type { PromptLanguage } from '../../../src/realtime-programs/continuation_model.ts';
+import { continuationModel } from '../../../src/realtime-programs/drive_model.ts';
+import { VideoContinuation } from '../../../src/realtime-programs/VideoContinuation.ts';
+
+const SPEC = loadModelSpec(new URL('../../../models/drive', import.meta.url).pathname, { verifyChecksums: false });
+
+/** Milliseconds of one unit alone, near what a core takes. */
+export const UNIT_MS: Readonly<Record<string, number>> = { director_lm: 2, text_encoder: 1, start_bank: 0.2, denoise_step: 5, clean_write: 5, vae_decode: 6.5, audio_synth: 0.6 };
+
+export interface ScriptedModel {
+  readonly spec: Pick<ModelSpec, 'modelId' | 'format' | 'framesPerChunk' | 'components' | 'loops'>;
+  readonly kernels: Kernels;
+  readonly program: VideoContinuation;
+  readonly loaded: LoadedModel;
+}
+
+/** @param steps denoise steps of a chunk. With more than two, a chunk in flight can be steered. */
+export function scriptedModel(steps = 2): ScriptedModel {
+  const video = SPEC.loops['video_continuation']!;
+  const loops = { ...SPEC.loops, video_continuation: { ...video, denoise: { ...video.denoise!, steps, windowChunks: 7 } } };
+  const spec = { modelId: SPEC.modelId, format: SPEC.format, framesPerChunk: SPEC.framesPerChunk, components: SPEC.components, loops };
+  const kernels = createKernels(spec);
+  const cost = Object.entries(UNIT_MS).flatMap(([component, ms]) => [1, 2, 4].map((batch) => ({ component, shapeKey: shapeKeyOf(component, SPEC.components[component]!), batch, p50Ms: batchMs(ms, batch), p95Ms: batchMs(ms, batch) })));
+  return { spec, kernels, program: new VideoContinuation(continuationModel(spec, kernels, LANGUAGE)), loaded: { modelId: spec.modelId, weightsVersion: 'scripted', fingerprint: 'virtual', cost } };
+}
+
+/** Joining gains a fifth at four, as measured. */
+export function batchMs(ms: number, batch: number): number {
+  return ms * (batch - 0.06 * batch * (batch - 1));
+}
+
+// A language of numbers: "scene 3" plans place 3 and tells two words about it.
+const SEP = 7;
+const END = 9;
+const SAID = [11, 12];
+const PLAN_BASE = 20;
+
+const LANGUAGE: PromptLanguage = {
+  vocabulary: ['scene'],
+  endIds: [END],
+  maxTokens: 8,
+  choose: (seed) => ({ place: seed % 5 }),
+  parse: (prompt) => {
+    const places = [...prompt.matchAll(/\d/g)].map(([digit]) => Number(digit) % 10);
+    if (places.length === 0) throw new SegueError('prompt_not_understood', 'no scene is named', { param: 'prompt' });
+    return { edits: places.map(String), changes: { place: places.at(-1)! }, warnings: [] };
+  },
+  directorIds: (plan, edit) => [1, PLAN_BASE + plan['place']!, SEP, PLAN_BASE + Number(edit)],
+  read: (tokens) => {
+    const middle = tokens.indexOf(SEP);
+    return middle < 0 ? { plan: null, narration: '' } : { plan: { place: tokens[middle - 1]! - PLAN_BASE }, narration: tokens.slice(middle + 1).filter((id) => id !== END).join(' ') };
+  },
+  describe: (plan) => `scene ${plan['place']}`,
+  encode: (plan) => Array.from({ length: 12 }, (_, index) => (index === 0 ? 1 : PLAN_BASE + plan['place']!)),
+  bankIndex: (plan) => plan['place']!,
+};
+
+/** What the graphs would say: the director answers its question, one token after the other. */
+export function scriptedValues({ kernel, plan }: PlannedUnit): Readonly<Record<string, Float32Array>> {
+  if (kernel !== 'ar_decode') return {};
+  const { prompt, tokens } = plan.state as { prompt: readonly number[]; tokens: readonly number[] };
+  const answer = [prompt.at(-1)!, SEP, ...SAID, END];
+  const logits = new Float32Array(32);
+  logits[answer[tokens.length]!] = 1;
+  return { logits };
+}
