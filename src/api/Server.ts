@@ -42,6 +42,8 @@ export interface ServerOptions {
 const MEDIA_READY_MS = 60_000;
 /** Between `goaway` and the end: time for a client to read it and to say what happens. At most a tenth of the drain limit. */
 const GOAWAY_MS = 500;
+/** For a thread that has drained to end by itself; nothing of it computes any more, so stopping it then is safe. */
+const THREAD_EXIT_MS = 1_000;
 /** Of the drain limit, kept for what comes after the threads. */
 const LAST_STEPS_MS = 1_000;
 /** After a crash: time to tell everybody. */
@@ -176,7 +178,7 @@ export class Server {
     links.media.send({ type: 'media.drain' });
     const drained = Promise.all([state.engineDrained.promise, state.mediaDrained.promise]);
     inOrder = (await bounded(drained, left(reserve))) && inOrder;
-    await this.#closeParts(left(reserve / 2));
+    await this.#closeParts(Math.min(THREAD_EXIT_MS, left(reserve / 2)));
     log.info({ inOrder }, 'drained');
     return inOrder;
   }
