@@ -32,7 +32,7 @@ async function until(condition: () => boolean, withinMs = 3000): Promise<void> {
   for (const deadline = Date.now() + withinMs; !condition(); await sleep(5)) assert.ok(Date.now() < deadline, 'waited too long');
 }
 
-test('loading gives a cost for every component and batch size, a weights version and a fingerprint', async () => {
+test('loading gives a cost for every component, alone and in batches, a weights version and a fingerprint', async () => {
   const worker = new OnnxWorker({ id: 'cost', calibrationRuns: 2 });
   try {
     const model = await worker.loadModel(MODEL_DIR);
@@ -40,7 +40,7 @@ test('loading gives a cost for every component and batch size, a weights version
     for (const componentId of Object.keys(components)) {
       const { maxBatch } = Object.values(loops).find((loop) => loop.components.includes(componentId))!.step;
       const entries = model.cost.filter(({ component }) => component === componentId);
-      assert.deepEqual(entries.map(({ batch }) => batch), Array.from({ length: maxBatch }, (_, index) => index + 1));
+      assert.deepEqual(entries.map(({ batch }) => batch), [...new Set([1, Math.min(2, maxBatch), maxBatch])]);
       for (const { p50Ms, p95Ms } of entries) assert.ok(p50Ms > 0 && p95Ms >= p50Ms && p95Ms < 5000);
     }
     const kernel = bench.kernels.start_bank;
