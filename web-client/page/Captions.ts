@@ -1,25 +1,39 @@
-import type { TextDelta } from '../sdk/index.ts';
+import type { TextDelta } from '../sdk/messages.ts';
+
+/** An element to write in. */
+type Line = { textContent: string | null };
+
+interface Spoken {
+  readonly request: string | null;
+  readonly text: string;
+  readonly complete: boolean;
+}
+
+const SILENCE: Spoken = { request: null, text: '', complete: true };
 
 /** The model's words: its plan in small letters, its narration as captions. */
 export class Captions {
-  readonly #lines: Readonly<Record<TextDelta['stream'], HTMLElement>>;
-  readonly #complete: Record<TextDelta['stream'], boolean> = { plan: true, narration: true };
-  readonly #spoken: Record<TextDelta['stream'], string> = { plan: '', narration: '' };
+  readonly #lines: Readonly<Record<TextDelta['stream'], Line>>;
+  readonly #spoken: Record<TextDelta['stream'], Spoken> = { plan: SILENCE, narration: SILENCE };
 
-  readonly #told: HTMLElement;
+  readonly #told: Line;
 
   /** `told`: a live region, which gets whole sentences only; word by word a screen reader would stammer. */
-  constructor(plan: HTMLElement, narration: HTMLElement, told: HTMLElement) {
+  constructor(plan: Line, narration: Line, told: Line) {
     this.#lines = { plan, narration };
     this.#told = told;
   }
 
   /** Returns the whole text once it is complete. */
-  show({ type, stream, text }: TextDelta): string | null {
-    // A delta after a complete text begins the next one; a complete text is whole, whatever was shown before.
-    const whole = type === 'text.complete' ? text : (this.#complete[stream] ? '' : this.#spoken[stream]) + text;
-    this.#spoken[stream] = whole;
-    this.#complete[stream] = type === 'text.complete';
+  show({ type, stream, text, re }: TextDelta): string | null {
+    const before = this.#spoken[stream];
+    const request = re ?? null;
+    // A delta goes on with what the same request has said so far; a complete text is whole, whatever was shown before.
+    const goesOn = type === 'text.delta' && !before.complete && before.request === request;
+    const whole = goesOn ? before.text + text : text;
+    this.#spoken[stream] = { request, text: whole, complete: type === 'text.complete' };
+    // The story of the world before makes no caption for the new one.
+    if (stream === 'plan' && this.#spoken.narration.request !== request) this.#silence('narration');
     this.#lines[stream].textContent = sentence(whole);
     if (type !== 'text.complete') return null;
     if (stream === 'narration') this.#told.textContent = sentence(whole);
@@ -27,11 +41,13 @@ export class Captions {
   }
 
   clear(): void {
-    for (const stream of ['plan', 'narration'] as const) {
-      this.#lines[stream].textContent = '';
-      this.#spoken[stream] = '';
-      this.#complete[stream] = true;
-    }
+    this.#silence('plan');
+    this.#silence('narration');
+  }
+
+  #silence(stream: TextDelta['stream']): void {
+    this.#lines[stream].textContent = '';
+    this.#spoken[stream] = SILENCE;
   }
 }
 

@@ -212,6 +212,12 @@ export class Room {
         this.#world.ariaLabel = `The generated world: ${whole}`;
       }
     });
+    let followed: string | null = null;
+    client.on('session', ({ prompt }) => {
+      if (prompt === null || prompt === followed) return;
+      followed = prompt;
+      this.#suggestions.follow(prompt);
+    });
     client.on('applied', ({ warnings }) => {
       this.#toasts.clear();
       if (warnings.length > 0) this.#toasts.show('Not every word is known here', { detail: `Ignored: ${warnings.join(', ')}` });
