@@ -12,7 +12,6 @@ interface Estimate {
   ms: number;
   /** Lowest value that `ms` may reach. */
   readonly floorMs: number;
-  readonly p50Ms: number;
   readonly p95Ms: number;
 }
 
@@ -22,8 +21,10 @@ interface Estimate {
  */
 export class CostModel {
   readonly modelId: string;
-  readonly #estimates = new Map<string, Map<number, Estimate>>();
-  readonly #shapesOf = new Map<string, Set<string>>();
+  /** Component → shape → batch size. */
+  readonly #estimates = new Map<string, Map<string, Map<number, Estimate>>>();
+  /** Component → one unit of its costliest shape: read for every turn that is queued. */
+  readonly #single = new Map<string, { readonly ms: number; readonly committedMs: number }>();
 
   constructor(modelId: string, measured: readonly MeasuredCost[]) {
     this.modelId = modelId;
@@ -32,58 +33,64 @@ export class CostModel {
 
   /** Milliseconds of one batch. Sizes that weren't measured are taken in proportion to the nearest that was: never cheaper than linear says. */
   predict(component: string, shapeKey: string, batch = 1): number {
-    const sizes = this.#estimates.get(keyOf(component, shapeKey));
-    if (sizes === undefined) return this.component(component) * batch;
-    const exact = sizes.get(batch);
-    if (exact !== undefined) return exact.ms;
-    let nearest = 0;
-    for (const size of sizes.keys()) if (nearest === 0 || Math.abs(size - batch) < Math.abs(nearest - batch)) nearest = size;
-    return (sizes.get(nearest)!.ms * batch) / nearest;
+    const sizes = this.#estimates.get(component)?.get(shapeKey);
+    return sizes === undefined ? this.component(component) * batch : scaled(sizes, batch, ({ ms }) => ms);
   }
 
   /** Milliseconds of one unit of a component alone, the costliest of its shapes; {@link UNMEASURED_MS} where nothing is known. */
   component(component: string): number {
-    return this.#worst(component, (shapeKey) => this.predict(component, shapeKey, 1));
+    return this.#single.get(component)?.ms ?? UNMEASURED_MS;
+  }
+
+  /** What a unit may take: the measured 95th percentile, or the running estimate where that is higher. */
+  committed(component: string): number {
+    return this.#single.get(component)?.committedMs ?? UNMEASURED_MS;
   }
 
   /** Longest unit among components: it can't be pre-empted, so everybody may have to wait for it. */
   longest(components: readonly string[]): number {
-    return Math.max(0, ...components.map((component) => this.component(component)));
+    return Math.max(0, ...components.map((component) => this.committed(component)));
   }
 
   /** Feeds back what a batch took. Values that can't be times are ignored. */
   observe(component: string, shapeKey: string, batch: number, deviceMs: number): void {
     if (!Number.isFinite(deviceMs) || deviceMs <= 0) return;
-    const estimate = this.#estimates.get(keyOf(component, shapeKey))?.get(batch);
-    if (estimate === undefined) {
-      this.#add({ component, shapeKey, batch, p50Ms: deviceMs, p95Ms: deviceMs });
-      return;
-    }
+    const estimate = this.#estimates.get(component)?.get(shapeKey)?.get(batch);
+    if (estimate === undefined) return this.#add({ component, shapeKey, batch, p50Ms: deviceMs, p95Ms: deviceMs });
     estimate.ms = Math.max(estimate.floorMs, estimate.ms + DECAY * (deviceMs - estimate.ms));
+    this.#refresh(component);
   }
 
   /** Current estimates, in the form they were measured in; p50 is the running one. */
   entries(): MeasuredCost[] {
-    return [...this.#estimates].flatMap(([key, sizes]) => {
-      const [component, shapeKey] = key.split('\0') as [string, string];
-      return [...sizes].map(([batch, { ms, p95Ms }]) => ({ component, shapeKey, batch, p50Ms: ms, p95Ms: Math.max(ms, p95Ms) }));
-    });
+    return [...this.#estimates].flatMap(([component, shapes]) =>
+      [...shapes].flatMap(([shapeKey, sizes]) => [...sizes].map(([batch, { ms, p95Ms }]) => ({ component, shapeKey, batch, p50Ms: ms, p95Ms: Math.max(ms, p95Ms) }))),
+    );
   }
 
   #add({ component, shapeKey, batch, p50Ms, p95Ms }: MeasuredCost): void {
-    const key = keyOf(component, shapeKey);
-    const sizes = this.#estimates.get(key) ?? new Map<number, Estimate>();
-    this.#estimates.set(key, sizes.set(batch, { ms: p50Ms, floorMs: p50Ms * FLOOR, p50Ms, p95Ms }));
-    this.#shapesOf.set(component, (this.#shapesOf.get(component) ?? new Set()).add(shapeKey));
+    let shapes = this.#estimates.get(component);
+    if (shapes === undefined) this.#estimates.set(component, (shapes = new Map()));
+    let sizes = shapes.get(shapeKey);
+    if (sizes === undefined) shapes.set(shapeKey, (sizes = new Map()));
+    sizes.set(batch, { ms: p50Ms, floorMs: p50Ms * FLOOR, p95Ms });
+    this.#refresh(component);
   }
 
-  #worst(component: string, of: (shapeKey: string) => number): number {
-    const shapes = this.#shapesOf.get(component);
-    if (shapes === undefined) return UNMEASURED_MS;
-    let worst = 0;
-    for (const shapeKey of shapes) worst = Math.max(worst, of(shapeKey));
-    return worst;
+  #refresh(component: string): void {
+    const shapes = [...this.#estimates.get(component)!.values()];
+    const ms = Math.max(...shapes.map((sizes) => scaled(sizes, 1, (estimate) => estimate.ms)));
+    const committedMs = Math.max(...shapes.map((sizes) => scaled(sizes, 1, (estimate) => Math.max(estimate.p95Ms, estimate.ms))));
+    this.#single.set(component, { ms, committedMs });
   }
+}
+
+function scaled(sizes: ReadonlyMap<number, Estimate>, batch: number, of: (estimate: Estimate) => number): number {
+  const exact = sizes.get(batch);
+  if (exact !== undefined) return of(exact);
+  let nearest = 0;
+  for (const size of sizes.keys()) if (nearest === 0 || Math.abs(size - batch) < Math.abs(nearest - batch)) nearest = size;
+  return (of(sizes.get(nearest)!) * batch) / nearest;
 }
 
 /** Weight of the newest observation: about 16 units of memory, a second of one session. */
@@ -92,7 +99,3 @@ const DECAY = 1 / 16;
 const FLOOR = 0.5;
 /** What a unit of unknown cost is taken for: the upper end of what a unit should aim at. */
 export const UNMEASURED_MS = 40;
-
-function keyOf(component: string, shapeKey: string): string {
-  return `${component}\0${shapeKey}`;
-}

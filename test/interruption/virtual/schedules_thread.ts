@@ -11,7 +11,7 @@ import type { RequestBody, SimulatedSession } from './SimulatedSession.ts';
 
 /** Share of schedules whose worker misbehaves; the others only suffer lateness. */
 const event = fc.record({
-  afterMs: fc.integer({ min: 0, max: 160 }),
+  afterMs: fc.integer({ min: 0, max: 120 }),
   delayMs: fc.constantFrom(0, 0, 0, 1, 25, 100, 250),
   what: fc.constantFrom('interrupt', 'hard', 'hard', 'hard', 'seamless', 'seamless', 'pause', 'resume', 'adopt', 'nonsense', 'hardNonsense', 'tap', 'hurry'),
   session: fc.integer({ min: 0, max: 1 }),
@@ -69,8 +69,8 @@ function outcomeOf(trouble: Schedule['trouble'], random: () => number, calm: () 
     if (fault < 0.02) return { deviceMs, answer: 'kernel_exception' };
     if (fault < 0.04) return { deviceMs, answer: 'missing' };
     if (fault < 0.1) return { deviceMs, answer: 'duplicate' };
-    if (trouble === 'broken' && fault < 0.13) return { deviceMs, answer: 'lost', recoveryMs: 100 + random() * 900 };
-    if (trouble === 'broken' && fault < 0.14) return { deviceMs, answer: 'silent', recoveryMs: 5000 + random() * 1500 };
+    if (trouble === 'broken' && fault < 0.13) return { deviceMs, answer: 'lost', recoveryMs: 100 + random() * 300 };
+    if (trouble === 'broken' && fault < 0.14) return { deviceMs, answer: 'silent', recoveryMs: 300 + random() * 400 };
     return { deviceMs, answer: 'ok' };
   };
 }
@@ -78,7 +78,7 @@ function outcomeOf(trouble: Schedule['trouble'], random: () => number, calm: () 
 async function play(plan: Schedule): Promise<void> {
   let calm = false;
   const outcome = outcomeOf(plan.trouble, randomOf(plan.seed), () => calm);
-  const simulation = new Simulation({ steps: plan.steps, slots: plan.slots, outcome: (_, predictedMs) => outcome(predictedMs) });
+  const simulation = new Simulation({ steps: plan.steps, slots: plan.slots, engine: { unitWatchdogMs: 300 }, outcome: (_, predictedMs) => outcome(predictedMs) });
   const sessions = Array.from({ length: plan.sessions }, (_, index) => simulation.open(`s${index}`, index === 0 ? null : 'scene 2', plan.seed >>> 1));
   for (const session of sessions) session.reportDelayMs = plan.reportDelayMs;
   for (const [index, { afterMs, delayMs, what, session: which }] of plan.events.entries()) {
@@ -93,17 +93,17 @@ async function play(plan: Schedule): Promise<void> {
   else {
     // The next turn always works, whatever happened before.
     calm = true;
-    await simulation.run(plan.trouble === 'broken' ? 7000 : 150);
+    await simulation.run(plan.trouble === 'broken' ? 1200 : 100);
     for (const session of sessions) await nextTurn(simulation, session);
   }
-  await simulation.finish(plan.trouble === 'broken' ? 12_000 : 1_000);
+  await simulation.finish(plan.trouble === 'broken' ? 3_000 : 1_000);
 }
 
 async function nextTurn(simulation: Simulation, session: SimulatedSession): Promise<void> {
   if (session.faults.some(({ fatal }) => fatal)) return;
   simulation.request(session, 'last', { request: 'redirect', prompt: 'scene 7', seamless: false });
   const epoch = session.words.epoch;
-  await simulation.run(500);
+  await simulation.run(600);
   const frames = session.videoFrames.filter((frame) => frame.epoch === epoch);
   assert.ok(frames.length >= 4, `the next turn makes frames: ${frames.length}`);
   const [answer] = session.answers.get('last')!;
