@@ -2,6 +2,7 @@ import type { Clock, Timer } from '../observe/clock.ts';
 import type { Logger } from '../observe/log.ts';
 import { SegueError } from '../protocol/errors.ts';
 import type { ControlToMedia, EngineToMedia, IceCandidate, MediaStats } from '../streams/messages.ts';
+import { EarlyMedia } from './EarlyMedia.ts';
 import { MediaSession, type MediaSinks } from './MediaSession.ts';
 import type { NativeCodecs } from './native.ts';
 import type { MediaOptions } from './options.ts';
@@ -31,6 +32,7 @@ export class MediaServer {
   readonly #sessions = new Map<string, MediaSession>();
   readonly #closed = new Map<string, MediaSession>();
   readonly #early = new Map<string, (IceCandidate | null)[]>();
+  readonly #earlyMedia: EarlyMedia;
   readonly #relays = new Map<string, RelayPeer>();
   /** Of sessions that are gone. */
   #past: MediaStats = NO_STATS;
@@ -43,14 +45,15 @@ export class MediaServer {
     this.#options = deps.options;
     this.#sinks = deps.sinks;
     this.#log = deps.log;
+    this.#earlyMedia = new EarlyMedia(deps.clock);
     this.#scheduleStats();
   }
 
   /** Every chunk's slot is taken over here, whatever becomes of it. */
   fromEngine(event: EngineToMedia): void {
     const session = this.#sessions.get(event.sessionId) ?? this.#closed.get(event.sessionId);
-    if (session === undefined) this.#log.warn({ sessionId: event.sessionId, type: event.type }, 'media of an unknown session');
-    else session.media(event);
+    if (session !== undefined) session.media(event);
+    else if (!this.#earlyMedia.keep(event)) this.#log.warn({ sessionId: event.sessionId, type: event.type }, 'media of an unknown session');
   }
 
   fromControl(message: ControlToMedia): void {
@@ -102,6 +105,7 @@ export class MediaServer {
   async #drain(): Promise<void> {
     await Promise.all([...this.#sessions.keys()].map((sessionId) => this.#closeSession(sessionId, 'drained')));
     this.#statsTimer?.cancel();
+    this.#earlyMedia.close();
     this.#sinks.toControl({ type: 'media.stats', stats: this.stats });
     this.#sinks.toControl({ type: 'media.drained' });
   }
@@ -130,6 +134,7 @@ export class MediaServer {
         log: this.#log.child({ sessionId }),
       }),
     );
+    for (const event of this.#earlyMedia.take(sessionId)) this.fromEngine(event);
   }
 
   async #closeSession(sessionId: string, reason: string): Promise<void> {
