@@ -6,6 +6,7 @@ import type { SessionStateName, SessionView } from '../protocol/rest.ts';
 import type { EngineCard, EngineToControl, IceCandidate, InjectedFault, MediaToControl } from '../streams/messages.ts';
 import { SessionWords } from '../streams/session_words.ts';
 import { SharedPool } from '../streams/shared_pool.ts';
+import { IdleWatch } from './IdleWatch.ts';
 import type { EnginePort, MediaPort, Role } from './ports.ts';
 import { PromptMemory, type Turn } from './PromptMemory.ts';
 import type { LedgerEntry, RequestAnswer } from './RequestLedger.ts';
@@ -72,6 +73,7 @@ export class Session {
   readonly #audio: SharedPool;
   readonly #connections: SessionConnections;
   readonly #requests: SessionRequests;
+  readonly #idle: IdleWatch;
   readonly #opened = Promise.withResolvers<void>();
   readonly #engineClosed = Promise.withResolvers<void>();
   #state: SessionStateName = 'created';
@@ -87,9 +89,6 @@ export class Session {
   #holds = 0;
   #openTimer: Timer | null = null;
   #orphanTimer: Timer | null = null;
-  #idleTimer: Timer | null = null;
-  #lastActivityMs: number;
-  #lastAction = 0;
   #lastStateMs = Number.NEGATIVE_INFINITY;
   #ending: Promise<void> | null = null;
 
@@ -100,10 +99,21 @@ export class Session {
     const slots = Math.max(MIN_SLOTS, VIDEO_SLOTS_PER_CHUNK * framesPerChunk);
     this.#video = SharedPool.create(multipleOf8(format.width * format.height * 3), slots);
     this.#audio = SharedPool.create(multipleOf8(Math.ceil(format.audioSampleRate / format.framesPerSecond) * 2), slots);
-    this.#lastActivityMs = options.clock.now();
     this.events = new SessionEventLog(options.clock, (error) => options.log.error({ err: error }, 'a reader of session events failed'));
     this.#connections = new SessionConnections({ sessionId: this.id, media: options.media, clock: options.clock, log: options.log, onPresence: () => this.#onPresence() });
     this.#requests = this.#createRequests();
+    const { idleMs, idleWarningMs } = options.limits;
+    this.#idle = new IdleWatch({
+      clock: options.clock,
+      idleMs,
+      warningMs: idleWarningMs,
+      action: () => this.words.action.sequence,
+      warn: (closesInMs) => {
+        this.#connections.broadcast('control', { type: 'idle', closesInMs });
+        this.events.append('session.idle', { closesInMs });
+      },
+      expire: () => void this.close(`idle for ${Math.round(idleMs / 1000)} s`),
+    });
     // Whoever closes a session that nobody waits to open must not cause an unhandled rejection.
     this.#opened.promise.catch(() => undefined);
   }
@@ -228,14 +238,14 @@ export class Session {
   async connect(sdp: string, roles: readonly Role[], replaces: string | null = null): Promise<{ readonly id: string; readonly sdp: string }> {
     this.#assertConnectable();
     const answer = await this.#connections.offer(sdp, roles, replaces);
-    this.#touch();
+    this.#idle.touch();
     return answer;
   }
 
   attachRelay(roles: readonly Role[], sink: RelaySink): string {
     this.#assertConnectable();
     const id = this.#connections.attachRelay(roles, sink);
-    this.#touch();
+    this.#idle.touch();
     return id;
   }
 
@@ -294,7 +304,8 @@ export class Session {
     this.#reason = reason;
     this.#move(error ? 'fail' : 'close');
     log[error && error.code !== 'at_capacity' ? 'warn' : 'info']({ reason, ...(error ? { code: error.code } : {}) }, error ? 'session failed' : 'session closing');
-    for (const timer of [this.#openTimer, this.#orphanTimer, this.#idleTimer]) timer?.cancel();
+    for (const timer of [this.#openTimer, this.#orphanTimer]) timer?.cancel();
+    this.#idle.close();
     this.#opened.reject(error ?? new SegueError('session_closed', reason));
     this.#requests.close(error ?? new SegueError('session_closed', reason));
     this.#connections.stopAccepting(reason);
@@ -338,7 +349,7 @@ export class Session {
       inject: (text) => media.send({ type: 'channel.inject', sessionId: this.id, connectionId: null, channel: 'control', text }),
       toConnection: (connectionId, answer) => void this.#connections.send(connectionId, 'control', answer),
       onHello: (connectionId, hello) => this.#onHello(connectionId, hello),
-      onActivity: () => this.#touch(),
+      onActivity: () => this.#idle.touch(),
       onAccepted: (request, entry, _version, held90k) => this.#onAccepted(request, entry, held90k),
       onAnswer: (entry, answer) => this.#onAnswer(entry, answer),
     });
@@ -370,10 +381,9 @@ export class Session {
       stamp,
     });
     if (!sent) return void this.fail(new SegueError('engine_unavailable', 'the media thread is gone'));
-    this.#lastActivityMs = clock.now();
     this.#move('opened');
     this.#watchOrphan();
-    this.#watchIdle();
+    this.#idle.start();
     this.#opened.resolve();
   }
 
@@ -454,7 +464,7 @@ export class Session {
       if (this.#paused) this.#move('paused');
       // A session that was frozen by its driver stays so: `resume` would end that too.
       else if (rejoined && !this.#interrupted) this.#hold('resume');
-      this.#touch();
+      this.#idle.touch();
     } else if (this.#state === 'active' || this.#state === 'paused') {
       // Nobody watches: nothing is generated, so that nothing is remembered that nobody saw.
       if (!this.#paused && !this.#interrupted) this.#hold('pause');
@@ -507,35 +517,6 @@ export class Session {
       const seconds = Math.round(limits.orphanMs / 1000);
       void this.close(this.#state === 'connecting' ? `nobody connected within ${seconds} s` : `no connection for ${seconds} s`);
     });
-  }
-
-  #touch(): void {
-    this.#lastActivityMs = this.#options.clock.now();
-  }
-
-  /** One timer, set anew to when the next thing is due: activity only writes a number. */
-  #watchIdle(): void {
-    const { clock, limits } = this.#options;
-    const check = (): void => {
-      if (isEnding(this.#state)) return;
-      const { sequence } = this.words.action;
-      if (sequence !== this.#lastAction) {
-        this.#lastAction = sequence;
-        this.#touch();
-      }
-      const idleFor = clock.now() - this.#lastActivityMs;
-      if (idleFor >= limits.idleMs) return void this.close(`idle for ${Math.round(limits.idleMs / 1000)} s`);
-      const warnAfter = limits.idleMs - limits.idleWarningMs;
-      if (idleFor >= warnAfter) {
-        const closesInMs = Math.round(limits.idleMs - idleFor);
-        this.#connections.broadcast('control', { type: 'idle', closesInMs });
-        this.events.append('session.idle', { closesInMs });
-        // Looks again while the warning stands: a key pressed now must count although it sends no request.
-        this.#idleTimer = clock.schedule(clock.now() + Math.min(closesInMs, 10_000), check);
-      } else this.#idleTimer = clock.schedule(this.#lastActivityMs + warnAfter, check);
-    };
-    this.#lastAction = this.words.action.sequence;
-    this.#idleTimer = clock.schedule(this.#lastActivityMs + Math.max(0, limits.idleMs - limits.idleWarningMs), check);
   }
 }
 
