@@ -370,7 +370,7 @@ export class Session {
 
   #onOpened(format: EngineCard['format']): void {
     if (this.#state !== 'waiting') return;
-    const { media, clock, stamp } = this.#options;
+    const { media, stamp } = this.#options;
     this.#openTimer?.cancel();
     this.#openTimer = null;
     const sent = media.send({
