@@ -1,4 +1,4 @@
-import type { Presenter } from './Presenter.ts';
+import type { FrameImage, Presenter } from './Presenter.ts';
 
 /** Pictures of a peer connection: a `<video>` that is never shown, whose frames go to the presenter with their RTP timestamps. */
 export class PeerVideo {
@@ -26,6 +26,13 @@ export class PeerVideo {
     this.#element.srcObject = null;
   }
 
+  /** Pages that aren't a secure context have no VideoFrame; there a kept frame may turn out to be its successor. */
+  #keep(shown: FrameImage): FrameImage {
+    if (typeof VideoFrame === 'undefined') return shown;
+    const frame = new VideoFrame(this.#element);
+    return { rtp: shown.rtp, image: frame, width: shown.width, height: shown.height, release: () => frame.close() };
+  }
+
   #next(): void {
     this.#callback = this.#element.requestVideoFrameCallback((_now, metadata) => {
       if (this.#closed) return;
@@ -33,7 +40,8 @@ export class PeerVideo {
       // Firefox tells no rtpTimestamp here; its receiver knows that of the newest frame handed to the track.
       const rtp = metadata.rtpTimestamp ?? this.#receiver.getSynchronizationSources()[0]?.rtpTimestamp;
       if (rtp === undefined) return;
-      this.#presenter.offer({ rtp, image: this.#element, width: metadata.width, height: metadata.height, release: () => undefined });
+      const shown: FrameImage = { rtp, image: this.#element, width: metadata.width, height: metadata.height, keep: () => this.#keep(shown), release: () => undefined };
+      this.#presenter.offer(shown);
     });
   }
 }

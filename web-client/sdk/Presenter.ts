@@ -9,6 +9,8 @@ export interface FrameImage {
   readonly image: CanvasImageSource;
   readonly width: number;
   readonly height: number;
+  /** The same picture for later, where `image` goes on to the next one by itself. */
+  keep?(): FrameImage;
   release(): void;
 }
 
@@ -65,13 +67,18 @@ export class Presenter {
   get position(): { readonly videoRtp?: number; readonly audioRtp?: number } {
     if (this.#gate.presentation !== 'flowing') return {};
     const video = this.#gate.lastPainted;
-    const audio = this.#sound === null || this.#sound.isShut ? null : this.#sound.playedRtp();
+    const audio = this.#heardRtp;
     return { ...(video === null ? {} : { videoRtp: video }), ...(audio === null ? {} : { audioRtp: audio }) };
+  }
+
+  /** Silence presents nothing: until the new epoch is heard, the picture alone counts. */
+  get #heardRtp(): number | null {
+    return this.#sound === null || this.#sound.isShut ? null : this.#sound.playedRtp();
   }
 
   /** Freezes the picture and silences the sound, in this call. `opens`: by itself, with the first frame of the new epoch. */
   freeze(requestId: string, opens: boolean): HeldPosition {
-    const audio = this.#sound?.playedRtp() ?? null;
+    const audio = this.#heardRtp;
     this.#gate.shut(requestId, opens);
     this.#sound?.shut();
     this.#forgetWaiting();
@@ -121,7 +128,8 @@ export class Presenter {
       frame.release();
     } else {
       this.#forgetWaiting();
-      this.#waiting = frame;
+      // Painted later, it must still be the frame that its timestamp names: the server rewinds to what was told to be seen.
+      this.#waiting = frame.keep?.() ?? frame;
     }
   }
 
