@@ -89,13 +89,13 @@ export class DrivePage {
     return since;
   }
 
-  /** Escape; resolves with the press once the server has answered, and the epoch that it opened. */
-  async interrupt(timeoutMs = 10_000): Promise<{ readonly press: PressSample; readonly epoch: number }> {
+  /** Escape; resolves with the press once the server has answered, the epoch that it opened, and the position that it holds. */
+  async interrupt(timeoutMs = 10_000): Promise<{ readonly press: PressSample; readonly epoch: number; readonly held90k: number | null }> {
     const since = await this.probe.now();
     await this.probe.page.keyboard.press('Escape');
     const press = await this.press('key:Escape', since);
     const accepted = (await this.event('the interrupt accepted', (event) => event.event === 'accepted' && event.t >= press.t, timeoutMs)) as ClientEvent & { event: 'accepted' };
-    return { press, epoch: accepted.epoch };
+    return { press, epoch: accepted.epoch, held90k: accepted.held90k ?? null };
   }
 
   async press(what: string, since: number): Promise<PressSample> {

@@ -26,7 +26,7 @@ describe('bad input', () => {
   let watchedFrom: number;
 
   before(async () => {
-    server = await TestServer.start({ env: { SEGUE_AUTH_TOKEN_TTL_MS: String(TOKEN_TTL_MS) } });
+    server = await TestServer.start({ env: { SEGUE_AUTH_TOKEN_TTL_MS: String(TOKEN_TTL_MS), SEGUE_ENGINE_ADMISSION_BOUND: '1' } });
     api = new ApiClient(server);
     const created = await api.createSession({ seed: 1 });
     neighbourId = created.id;
@@ -159,6 +159,7 @@ describe('bad input', () => {
   });
 
   it('a client that lies about its position, or never tells it, is committed past and piles up nothing', async () => {
+    await api.close(victim.id); // its place is needed
     const liar = await api.createSession({ seed: 3 });
     const lying = await StreamClient.join(server.url, liar.id, liar.clientToken, { reports: false });
     await lying.untilPicture('a first picture');

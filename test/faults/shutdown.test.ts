@@ -14,7 +14,7 @@ describe('SIGTERM with live sessions', () => {
   let probe: Probe;
 
   before(async () => {
-    [server, probe] = await Promise.all([TestServer.start({ drainMs: DRAIN_MS }), Probe.launch()]);
+    [server, probe] = await Promise.all([TestServer.start({ drainMs: DRAIN_MS, env: { SEGUE_ENGINE_ADMISSION_BOUND: '1' } }), Probe.launch()]);
   });
 
   after(async () => {

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { frameDistance, heldAt, isEpochOrLater, oldMediaAfter, pressToGlass, stamped } from '../../probe/derive.ts';
+import { frameDistance, heldAt, isEpochOrLater, oldMediaAfter, stamped } from '../../probe/derive.ts';
 import { Probe } from '../../probe/Probe.ts';
 import type { PressSample } from '../../probe/samples.ts';
 import { ApiClient } from '../e2e/api_client.ts';
@@ -55,8 +55,16 @@ describe(`${COUNT} interrupts and ${COUNT} redirects in a browser (seed ${SEED})
     await api.block(pick(BLOCKS_MS));
   }
 
-  async function untilPainted(press: PressSample, epoch: number): Promise<void> {
-    await page.probe.until(`a picture of epoch ${epoch}`, (samples) => pressToGlass(samples, press, (paint) => isEpochOrLater(paint, epoch)) ?? undefined);
+  /** The first picture of the new turn, and that the story goes on where it was seen to stop. */
+  async function untilPainted({ what, press, epoch }: Press, round: number, heldFrame: number | undefined): Promise<void> {
+    const first = await page.probe.until(`a picture of epoch ${epoch}`, (samples) => stamped(samples).find((paint) => paint.t >= press.t && isEpochOrLater(paint, epoch)));
+    if (heldFrame === undefined) return;
+    const step = frameDistance(first.stamp.frame, heldFrame);
+    if (step < 0 || step > 2) faults.push(`round ${round}: after ${what} the story goes on at frame ${first.stamp.frame}, held was ${heldFrame}`);
+  }
+
+  function heldFrameOf({ press }: Press): number | undefined {
+    return heldAt(page.probe.samples, press)?.stamp?.frame;
   }
 
   /** Everything painted and played since the press, up to now. */
@@ -75,10 +83,10 @@ describe(`${COUNT} interrupts and ${COUNT} redirects in a browser (seed ${SEED})
     await page.event('interrupted', (event) => event.event === 'applied' && event.how === 'interrupted' && event.epoch >= pressed.epoch);
     await page.probe.drain();
     const held = heldAt(page.probe.samples, pressed.press);
-    const { committed90k } = await page.session();
+    const { committed90k, presented90k } = await page.session();
     // The held picture is the last one committed: the story goes on where it ends.
     const distance = held?.stamp == null ? Number.NaN : frameDistance(Math.round(committed90k / FRAME_90K), held.stamp.frame + 1);
-    if (!(Math.abs(distance) <= 1)) faults.push(`round ${round}: committed ${committed90k / FRAME_90K} frames, painted up to ${held?.stamp?.frame} (${distance} apart)`);
+    if (!(Math.abs(distance) <= 1)) faults.push(`round ${round}: committed ${committed90k / FRAME_90K} frames, painted up to ${held?.stamp?.frame} (${distance} apart); epoch ${held?.stamp?.epoch} → ${pressed.epoch}, held ${(pressed.held90k ?? NaN) / FRAME_90K}, presented ${presented90k / FRAME_90K}`);
     return pressed;
   }
 
@@ -100,13 +108,13 @@ describe(`${COUNT} interrupts and ${COUNT} redirects in a browser (seed ${SEED})
       await delay(between(100, 700));
       const interrupted = await interrupt(round);
       const turn = await redirect();
-      await untilPainted(turn.press, turn.epoch);
+      await untilPainted(turn, round, heldFrameOf(interrupted));
       await check(interrupted, round);
       await check(turn, round);
 
       await delay(between(100, 700));
       const flowing = await redirect();
-      await untilPainted(flowing.press, flowing.epoch);
+      await untilPainted(flowing, round, heldFrameOf(flowing));
       await delay(between(50, 250));
       await check(flowing, round);
       page.probe.forget((await page.probe.now()) - 5_000);
