@@ -286,7 +286,7 @@ function startThreads(config: Config, root: string, log: Logger): ServerLinks {
   const engine = new ThreadLink<ControlToEngine, EngineToControl>({
     name: 'engine',
     url: new URL('../realtime-programs/engine_thread.ts', import.meta.url),
-    workerData: { modelDir, deployment: { ...deployment, engine: { admissionBound: config.engine.admissionBound } }, mediaPort: port1, testMode: config.test.enabled, logLevel: config.logLevel },
+    workerData: { modelDir, deployment: { ...deployment, engine: { admissionBound: config.engine.admissionBound, policy: config.engine.policy } }, mediaPort: port1, testMode: config.test.enabled, logLevel: config.logLevel },
     transferList: [port1],
     log,
   });
@@ -301,12 +301,13 @@ function startThreads(config: Config, root: string, log: Logger): ServerLinks {
 }
 
 /** On loopback, media stays on loopback too, unless addresses are named. */
-export function mediaOptions({ host, ice, logLevel }: Config): MediaOptions {
+export function mediaOptions({ host, ice, logLevel, media }: Config): MediaOptions {
   const loopback = isLoopback(host);
   const named = ice.addresses.length > 0;
   return {
     ...DEFAULT_MEDIA_OPTIONS,
     logLevel,
+    fence: media.fence,
     ice: {
       additionalHostAddresses: named ? ice.addresses : loopback ? ['127.0.0.1'] : [],
       onlyAdditional: named || loopback,

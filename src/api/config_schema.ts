@@ -42,8 +42,10 @@ export const Config = section({
   drain: section({ deadlineMs: Ms('After SIGTERM all is over within this.', 100) }),
   engine: section({
     readyMs: Ms('Loading and measuring the model takes at most this.', 1_000),
+    policy: Type.Enum(['unit', 'chunk', 'request'], { description: 'When what is asked takes effect: at the next unit. The others are baselines of the benchmarks, in test mode only.' }),
     admissionBound: Type.Number({ minimum: 0.05, maximum: 1, description: 'Share of a device that sessions are promised, by the costs measured at load.' }),
   }),
+  media: section({ fence: Type.Enum(['word', 'queue'], { description: 'word: the epoch word fences. queue: a server without a fence, the baseline of the benchmarks, in test mode only.' }) }),
   test: section({ enabled: Type.Boolean({ description: 'Test routes and stamped media. Never in production.' }) }),
 });
 export type Config = Static<typeof Config>;
@@ -59,7 +61,8 @@ export const DEFAULT_CONFIG: Config = {
   demo: { enabled: 'loopback', perMinute: 30 },
   web: { directory: 'web-client/dist' },
   drain: { deadlineMs: 10_000 },
-  engine: { readyMs: 120_000, admissionBound: 0.85 },
+  engine: { readyMs: 120_000, policy: 'unit', admissionBound: 0.85 },
+  media: { fence: 'word' },
   test: { enabled: false },
 };
 

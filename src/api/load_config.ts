@@ -61,7 +61,15 @@ export function loadConfig({ directory, env }: { readonly directory: string; rea
   }
   const { minPort, maxPort } = (config as unknown as Config).ice;
   if (minPort > maxPort) throw new ConfigError(file === null ? 'defaults' : basename(file), 'ice.minPort', `ice.minPort (${minPort}) must not be above ice.maxPort (${maxPort})`);
+  refuseBaselines(config as unknown as Config, file === null ? 'defaults' : basename(file));
   return { config: config as unknown as Config, file, warnings };
+}
+
+/** A server that fences late or not at all is for measuring against, never for serving. */
+function refuseBaselines({ engine, media, test }: Config, source: string): void {
+  if (test.enabled) return;
+  if (engine.policy !== 'unit') throw new ConfigError(source, 'engine.policy', `engine.policy ${engine.policy} is a benchmark's baseline and needs test.enabled`);
+  if (media.fence !== 'word') throw new ConfigError(source, 'media.fence', `media.fence ${media.fence} is a benchmark's baseline and needs test.enabled`);
 }
 
 /** The configuration with every secret replaced, for printing. */

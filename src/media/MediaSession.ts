@@ -9,6 +9,7 @@ import { SessionWords } from '../streams/session_words.ts';
 import { SharedPool } from '../streams/shared_pool.ts';
 import { BitrateControl } from './BitrateControl.ts';
 import { ChannelGate, type FencingRequest } from './ChannelGate.ts';
+import { EngineEpoch } from './FenceEpoch.ts';
 import { HeldInput } from './HeldInput.ts';
 import type { OpusEncoder, VpxEncoder } from './native.ts';
 import type { MediaOptions } from './options.ts';
@@ -67,6 +68,8 @@ export class MediaSession {
   readonly #pictures: PicturePump;
   readonly #sounds: SoundPump;
   readonly #presented: PresentedTracker;
+  /** Of the baseline without a fence; else null. */
+  readonly #engineEpoch: EngineEpoch | null;
   readonly #gate: ChannelGate;
   readonly #input: HeldInput;
   readonly #bitrate: BitrateControl;
@@ -89,7 +92,8 @@ export class MediaSession {
     this.#gate = new ChannelGate(deps.options.limits);
     this.#input = new HeldInput(deps.clock, this.#words);
     this.#bitrate = new BitrateControl(deps.options.bitrate);
-    const shared = { clock: deps.clock, rtp: deps.rtp, words: this.#words, timeline: this.#timeline, stamped: deps.stamped };
+    this.#engineEpoch = deps.options.fence === 'queue' ? new EngineEpoch(this.#words) : null;
+    const shared = { clock: deps.clock, rtp: deps.rtp, words: this.#words, fence: this.#engineEpoch ?? this.#words, timeline: this.#timeline, stamped: deps.stamped };
     this.#pictures = new PicturePump({
       ...shared,
       pool: this.#videoPool,
@@ -134,6 +138,10 @@ export class MediaSession {
   media(event: MediaEvent): void {
     if (event.type !== 'media.chunk') return; // the format came with `session.open`; a completed stream plays out what is queued
     this.#observeEpoch();
+    if (this.#engineEpoch?.follow(event.epoch) === true) {
+      this.#sounds.fence();
+      this.#pictures.fence();
+    }
     if (event.kind === 'video') {
       this.#pictures.push(event, this.#videoPool);
       return;

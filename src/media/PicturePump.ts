@@ -3,6 +3,7 @@ import { frameDuration90k, type MediaFormat, type MediaTime90k } from '../stream
 import type { VideoChunk } from '../streams/media_events.ts';
 import type { PresentationAnchor, SessionWords } from '../streams/session_words.ts';
 import type { SharedPool } from '../streams/shared_pool.ts';
+import type { FenceEpoch } from './FenceEpoch.ts';
 import { FrameQueue } from './FrameQueue.ts';
 import { KeyframePolicy } from './KeyframePolicy.ts';
 import type { EncodedPicture, VpxEncoder } from './native.ts';
@@ -59,7 +60,8 @@ export class PicturePump {
   readonly counters: PictureCounters = { framesFenced: 0, framesSkipped: 0, underruns: 0, encodeMsTotal: 0 };
   readonly #clock: Clock;
   readonly #rtp: RtpClock;
-  readonly #words: SessionWords;
+  readonly #words: Pick<SessionWords, 'writeAnchor'>;
+  readonly #fence: FenceEpoch;
   readonly #timeline: Timeline;
   readonly #encoder: VpxEncoder;
   readonly #events: PicturePumpEvents;
@@ -87,7 +89,8 @@ export class PicturePump {
   constructor(deps: {
     readonly clock: Clock;
     readonly rtp: RtpClock;
-    readonly words: SessionWords;
+    readonly words: Pick<SessionWords, 'writeAnchor'>;
+    readonly fence: FenceEpoch;
     readonly timeline: Timeline;
     readonly pool: SharedPool;
     readonly format: MediaFormat;
@@ -98,12 +101,13 @@ export class PicturePump {
     this.#clock = deps.clock;
     this.#rtp = deps.rtp;
     this.#words = deps.words;
+    this.#fence = deps.fence;
     this.#timeline = deps.timeline;
     this.#encoder = deps.encoder;
     this.#events = deps.events;
     this.#format = deps.format;
     this.#stamped = deps.stamped;
-    this.#epoch = deps.words.epoch;
+    this.#epoch = deps.fence.epoch;
     this.#queue = new FrameQueue(deps.pool);
     this.#frameDuration90k = frameDuration90k(deps.format);
     this.#picture = new Uint8Array(deps.format.width * deps.format.height * 3);
@@ -148,7 +152,7 @@ export class PicturePump {
   }
 
   #observeEpoch(): void {
-    const epoch = this.#words.epoch;
+    const epoch = this.#fence.epoch;
     if (epoch === this.#epoch) return;
     this.#epoch = epoch;
     this.counters.framesFenced += this.#queue.dropWhere((frame) => frame.epoch !== epoch);
@@ -267,9 +271,9 @@ export class PicturePump {
     this.#failures = 0;
     this.counters.encodeMsTotal += encoded.encodeMs;
     const now = this.#clock.now();
-    if (epoch !== this.#words.epoch || !this.#watched) {
+    if (epoch !== this.#fence.epoch || !this.#watched) {
       this.#keyframes.require();
-      if (epoch !== this.#words.epoch) this.counters.framesFenced++;
+      if (epoch !== this.#fence.epoch) this.counters.framesFenced++;
     } else {
       if (encoded.keyframe) this.#keyframes.sent(now);
       this.#lastLeftMs = now;

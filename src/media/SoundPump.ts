@@ -1,11 +1,11 @@
 import type { Clock, Timer } from '../observe/clock.ts';
-import type { SessionWords } from '../streams/session_words.ts';
 import type { MediaTime90k } from '../streams/media_time.ts';
 import type { OpusEncoder } from './native.ts';
 import type { RtpClock } from './RtpClock.ts';
 import { SoundTrack } from './SoundTrack.ts';
 import { StampTone } from './stamp.ts';
 import type { Timeline } from './Timeline.ts';
+import type { FenceEpoch } from './FenceEpoch.ts';
 
 export const PACKET_MS = 20;
 /** After a stall, packets that are later than this are left out: a burst would only fill the jitter buffer. */
@@ -29,7 +29,7 @@ export interface LeavingSound {
 export class SoundPump {
   readonly #clock: Clock;
   readonly #rtp: RtpClock;
-  readonly #words: SessionWords;
+  readonly #fence: FenceEpoch;
   readonly #timeline: Timeline;
   readonly #encoder: OpusEncoder;
   readonly #leave: (sound: LeavingSound) => void;
@@ -45,7 +45,7 @@ export class SoundPump {
   constructor(deps: {
     readonly clock: Clock;
     readonly rtp: RtpClock;
-    readonly words: SessionWords;
+    readonly fence: FenceEpoch;
     readonly timeline: Timeline;
     readonly sampleRate: number;
     readonly encoder: OpusEncoder;
@@ -54,13 +54,13 @@ export class SoundPump {
   }) {
     this.#clock = deps.clock;
     this.#rtp = deps.rtp;
-    this.#words = deps.words;
+    this.#fence = deps.fence;
     this.#timeline = deps.timeline;
     this.#encoder = deps.encoder;
     this.#leave = deps.leave;
     this.#sampleRate = deps.sampleRate;
     this.#track = new SoundTrack(deps.sampleRate, deps.stamped ? new StampTone(deps.sampleRate) : null);
-    this.#epoch = deps.words.epoch;
+    this.#epoch = deps.fence.epoch;
     this.#samples = new Int16Array((deps.sampleRate * PACKET_MS) / 1000);
   }
 
@@ -80,8 +80,8 @@ export class SoundPump {
 
   /** Drops what is older than the session's word. */
   fence(): void {
-    if (this.#epoch === this.#words.epoch) return;
-    this.#epoch = this.#words.epoch;
+    if (this.#epoch === this.#fence.epoch) return;
+    this.#epoch = this.#fence.epoch;
     this.#track.fence(this.#epoch);
   }
 

@@ -3,6 +3,8 @@ export interface MediaOptions {
   readonly ice: IceOptions;
   readonly bitrate: BitrateBounds;
   readonly limits: MediaLimits;
+  /** `word`: the epoch word fences. `queue`: a server without a fence, the benchmarks' baseline; test mode only. */
+  readonly fence: 'word' | 'queue';
   /** pino level of the thread's own log. */
   readonly logLevel: string;
 }
@@ -57,5 +59,6 @@ export const DEFAULT_MEDIA_OPTIONS = {
     inputRate: 120, // 20 states and 10 positions a second, changes at 60 Hz besides
     relayBacklog: 64,
   },
+  fence: 'word',
   logLevel: 'info',
 } as const satisfies MediaOptions;

@@ -72,6 +72,10 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     };
   }
 
+  betweenChunks({ inFlight, start }: ContinuationState): boolean {
+    return inFlight === null && start === null;
+  }
+
   turns(state: ContinuationState): readonly LoopTurn[] {
     const turns: LoopTurn[] = [];
     const { talk } = state;

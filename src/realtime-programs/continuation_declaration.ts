@@ -6,8 +6,8 @@ import type { ContinuationModel } from './continuation_model.ts';
 /** Tokens of a typical plan: what a redirect is predicted with before the director has said anything. */
 export const PLAN_TOKENS = 6;
 
-/** Chunks that may be alive beside the window: two behind what is generated, the one in flight, one being rewound from, one spare. */
-const CHUNKS_BESIDE_WINDOW = 5;
+/** Chunks that may be alive beside the window: three behind what is generated, the one in flight, one being rewound from, one spare. */
+const CHUNKS_BESIDE_WINDOW = 6;
 /** Scenes alive at once: of the versions kept, of the chunk in flight, the next one, and one being encoded. */
 const SCENES_ALIVE = 8;
 

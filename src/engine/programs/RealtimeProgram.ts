@@ -31,6 +31,8 @@ export interface RealtimeProgram<State extends ProgramState = ProgramState> {
 
   /** @throws {SegueError} `prompt_not_understood`. */
   open(start: ProgramStart): State;
+  /** No chunk is in flight: the next media step begins one. */
+  betweenChunks(state: State): boolean;
   /** Loops that may step now, most wanted first; at most one per loop. */
   turns(state: State): readonly LoopTurn[];
   /** The loop state that is current for a turn: a result that was planned from another one is void. */

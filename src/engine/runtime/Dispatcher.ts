@@ -108,7 +108,8 @@ export class Dispatcher {
       this.requeue(session);
       return null;
     }
-    const planned = this.#deps.loops.plan(turn, session.seed, session.latch.read(session.words.action));
+    const { action } = session;
+    const planned = this.#deps.loops.plan(turn, session.seed, session.latch.read(action));
     if (planned === null) return null;
     return this.#committer.fromCache(session, planned) ? null : planned;
   }
@@ -127,7 +128,7 @@ export class Dispatcher {
       planned: { unitId, sessionId: session.sessionId, loopId: turn.loopId, kernel: turn.kernel, modelId: device.loaded.modelId, plan, outputs, epoch: session.epoch },
       programId: session.program.spec.programId,
       workerId: device.workerId,
-      action: session.words.action,
+      action: session.action,
       deadlineMs,
       predictedMs: device.costs.predict(plan.component, plan.shapeKey),
       dispatchedAtMs: nowMs,

@@ -3,7 +3,7 @@ import { SegueError } from '../../protocol/errors.ts';
 import type { AppliedHow, EngineRequest, EngineToControl, SessionChannels, TraceEvent } from '../../streams/messages.ts';
 import type { MediaEvent } from '../../streams/media_events.ts';
 import { frameDuration90k, type MediaTime90k } from '../../streams/media_time.ts';
-import { SessionWords } from '../../streams/session_words.ts';
+import { SessionWords, type ActionState } from '../../streams/session_words.ts';
 import { SharedPool } from '../../streams/shared_pool.ts';
 import type { FilledSlot, ProgramState, RealtimeProgram, Transition } from '../programs/RealtimeProgram.ts';
 import { ActionLatch } from '../scheduler/ActionLatch.ts';
@@ -15,12 +15,18 @@ import type { QueuedTurn } from '../scheduler/ReadyQueue.ts';
 import { fencing, RequestScheduler } from '../scheduler/RequestScheduler.ts';
 import type { WorkUnit } from '../scheduler/WorkUnit.ts';
 import type { Device } from './Device.ts';
-import type { EngineOptions } from './engine_options.ts';
+import { REQUEST_CHUNKS, type EngineOptions } from './engine_options.ts';
 import { SessionStreams } from './SessionStreams.ts';
 import { VersionLedger } from './VersionLedger.ts';
 
-/** Generated media this far behind the newest is committed whether it was reported or not: a silent client can't pile up versions. */
-export const HORIZON_CHUNKS = 2;
+/**
+ * Generated media this far behind the newest is committed whether it was reported or not: a silent client can't pile up versions.
+ * Two chunks behind what was sent, and the one that is generated ahead of that.
+ */
+export const HORIZON_CHUNKS = 3;
+
+/** Requests that wait for a baseline policy to read them; more are read at once. */
+const MAX_UNREAD = 64;
 
 export interface SessionDependencies {
   readonly clock: Clock;
@@ -83,6 +89,9 @@ export class EngineSession {
   #status: 'live' | 'failed' | 'closed' = 'live';
   #fenceWatchdog: Timer | null = null;
   #failures = 0;
+  /** Requests that a baseline policy doesn't read yet. */
+  readonly #unread: EngineRequest[] = [];
+  #action: ActionState;
 
   constructor({ sessionId, program, seed, prompt, channels, device, grant }: SessionOpening, deps: SessionDependencies) {
     this.#state = program.open({ seed, prompt });
@@ -100,7 +109,8 @@ export class EngineSession {
     const { lookAheadMs, redirectBudgetMs, redirectReserve, boostMs } = deps.options;
     this.timeline = new PresentationTimeline({ words: this.words, lookAheadMs, chunk90k: this.#frame90k * program.framesPerChunk, nowMs });
     this.reserve = new BandwidthServer({ budgetMs: redirectBudgetMs, bandwidth: redirectReserve, boostMs, nowMs });
-    this.latch = new ActionLatch(this.words.action);
+    this.#action = this.words.action;
+    this.latch = new ActionLatch(this.#action);
     this.#streams = new SessionStreams(sessionId, device.loaded.weightsVersion, deps.toMedia);
     const { pool } = device;
     pool.retain(program.blocks(this.#state));
@@ -109,6 +119,17 @@ export class EngineSession {
 
   get epoch(): number {
     return this.#epoch;
+  }
+
+  /** What results are compared with. A baseline policy knows of a fence only once it reads the request for it. */
+  get epochWord(): number {
+    return this.#deps.options.policy === 'unit' ? this.words.epoch : this.#epoch;
+  }
+
+  /** Input state for the step that is planned now; a baseline policy reads it when a chunk begins. */
+  get action(): ActionState {
+    if (this.#readsNow()) this.#action = this.words.action;
+    return this.#action;
   }
 
   get state(): ProgramState {
@@ -141,7 +162,7 @@ export class EngineSession {
 
   /** The word was raised and the request for it isn't here yet: nothing is planned, and somebody watches that it comes. */
   fenced(): boolean {
-    if (this.words.epoch === this.#epoch) return false;
+    if (this.epochWord === this.#epoch) return false;
     this.#fenceWatchdog ??= this.#deps.clock.schedule(this.#deps.clock.now() + this.#deps.options.fenceWatchdogMs, () => {
       this.#fenceWatchdog = null;
       if (this.closed || this.words.epoch === this.#epoch) return;
@@ -162,6 +183,10 @@ export class EngineSession {
     const { requestId } = request;
     if (this.closed) {
       if (request.request !== 'adopt') this.#answerFailed(requestId, new SegueError('session_closed', 'the session has ended'));
+      return;
+    }
+    if (!this.#readsNow() && this.#unread.length < MAX_UNREAD) {
+      this.#unread.push(request);
       return;
     }
     const nowMs = this.#deps.clock.now();
@@ -310,6 +335,14 @@ export class EngineSession {
     for (const { name, args, ...place } of decisions) this.#deps.trace({ type: 'trace.scheduler', name, atMs: nowMs, sessionId: this.sessionId, epoch: this.#epoch, ...place, args });
     if (applied !== null) this.#answerApplied(applied.requestId, applied.how, applied);
     if (unit.plan.kind === 'diffusion_step') this.latch.felt(unit.action);
+    if (this.#unread.length > 0 && this.#readsNow()) for (const request of this.#unread.splice(0)) this.receive(request);
+  }
+
+  /** Always, but for the baseline policies. */
+  #readsNow(): boolean {
+    const { policy } = this.#deps.options;
+    if (policy === 'unit' || this.#interrupted || this.#paused) return true;
+    return this.program.betweenChunks(this.#state) && (policy === 'chunk' || this.#state.chunk % REQUEST_CHUNKS === 0);
   }
 
   /**

@@ -99,7 +99,7 @@ export class StepCommitter {
       inFlight: session.inFlight,
       closed: session.closed,
       epoch: session.epoch,
-      epochWord: session.words.epoch,
+      epochWord: session.epochWord,
       current: !session.closed && session.program.current(session.state, unit.turn.loopId) === unit.turn.state,
     });
     if (session.inFlight === unit) session.inFlight = null;

@@ -20,9 +20,17 @@ export interface EngineOptions {
   readonly unitWatchdogMs: number;
   /** A raised epoch word is followed by its request within this time. */
   readonly fenceWatchdogMs: number;
+  /**
+   * When what is asked takes effect. `unit`: at the next unit. `chunk` and `request` are the baselines of the benchmarks, the way others
+   * schedule: only between two chunks, or between two requests of {@link REQUEST_CHUNKS} chunks. Test mode only.
+   */
+  readonly policy: 'unit' | 'chunk' | 'request';
   /** Offered to whoever is refused. */
   readonly retryAfterMs: number;
 }
+
+/** Chunks that whole-request scheduling makes at a time: two seconds of the shipped model. */
+export const REQUEST_CHUNKS = 12;
 
 const MIB = 1024 * 1024;
 
@@ -36,5 +44,6 @@ export const DEFAULT_ENGINE_OPTIONS = {
   cacheMemory: { kv: 32 * MIB, activations: 32 * MIB },
   unitWatchdogMs: 5000,
   fenceWatchdogMs: 5000,
+  policy: 'unit',
   retryAfterMs: 2000,
 } as const satisfies EngineOptions;
