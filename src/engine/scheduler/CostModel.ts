@@ -24,7 +24,7 @@ export class CostModel {
   /** Component → shape → batch size. */
   readonly #estimates = new Map<string, Map<string, Map<number, Estimate>>>();
   /** Component → one unit of its costliest shape: read for every turn that is queued. */
-  readonly #single = new Map<string, { readonly ms: number; readonly committedMs: number }>();
+  readonly #single = new Map<string, number>();
 
   constructor(modelId: string, measured: readonly MeasuredCost[]) {
     this.modelId = modelId;
@@ -34,22 +34,17 @@ export class CostModel {
   /** Milliseconds of one batch. Sizes that weren't measured are taken in proportion to the nearest that was: never cheaper than linear says. */
   predict(component: string, shapeKey: string, batch = 1): number {
     const sizes = this.#estimates.get(component)?.get(shapeKey);
-    return sizes === undefined ? this.component(component) * batch : scaled(sizes, batch, ({ ms }) => ms);
+    return sizes === undefined ? this.component(component) * batch : scaled(sizes, batch);
   }
 
   /** Milliseconds of one unit of a component alone, the costliest of its shapes; {@link UNMEASURED_MS} where nothing is known. */
   component(component: string): number {
-    return this.#single.get(component)?.ms ?? UNMEASURED_MS;
-  }
-
-  /** What a unit may take: the measured 95th percentile, or the running estimate where that is higher. */
-  committed(component: string): number {
-    return this.#single.get(component)?.committedMs ?? UNMEASURED_MS;
+    return this.#single.get(component) ?? UNMEASURED_MS;
   }
 
   /** Longest unit among components: it can't be pre-empted, so everybody may have to wait for it. */
   longest(components: readonly string[]): number {
-    return Math.max(0, ...components.map((component) => this.committed(component)));
+    return Math.max(0, ...components.map((component) => this.component(component)));
   }
 
   /** Feeds back what a batch took. Values that can't be times are ignored. */
@@ -79,18 +74,16 @@ export class CostModel {
 
   #refresh(component: string): void {
     const shapes = [...this.#estimates.get(component)!.values()];
-    const ms = Math.max(...shapes.map((sizes) => scaled(sizes, 1, (estimate) => estimate.ms)));
-    const committedMs = Math.max(...shapes.map((sizes) => scaled(sizes, 1, (estimate) => Math.max(estimate.p95Ms, estimate.ms))));
-    this.#single.set(component, { ms, committedMs });
+    this.#single.set(component, Math.max(...shapes.map((sizes) => scaled(sizes, 1))));
   }
 }
 
-function scaled(sizes: ReadonlyMap<number, Estimate>, batch: number, of: (estimate: Estimate) => number): number {
+function scaled(sizes: ReadonlyMap<number, Estimate>, batch: number): number {
   const exact = sizes.get(batch);
-  if (exact !== undefined) return of(exact);
+  if (exact !== undefined) return exact.ms;
   let nearest = 0;
   for (const size of sizes.keys()) if (nearest === 0 || Math.abs(size - batch) < Math.abs(nearest - batch)) nearest = size;
-  return (of(sizes.get(nearest)!) * batch) / nearest;
+  return (sizes.get(nearest)!.ms * batch) / nearest;
 }
 
 /** Weight of the newest observation: about 16 units of memory, a second of one session. */

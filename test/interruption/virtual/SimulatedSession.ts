@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { HORIZON_CHUNKS } from '../../../src/engine/runtime/EngineSession.ts';
 import type { VirtualClock } from '../../../src/observe/virtual_clock.ts';
 import type { MediaChunk, MediaEvent } from '../../../src/streams/media_events.ts';
 import { frameDuration90k, mediaTime90kToMs, type MediaFormat } from '../../../src/streams/media_time.ts';
@@ -125,7 +126,7 @@ export class SimulatedSession {
         break;
       case 'session.committed': {
         assert.ok(message.media90k > this.committed90k, 'the committed position never goes back');
-        const horizon90k = this.#newest90k - 2 * this.#options.framesPerChunk * this.#frame90k;
+        const horizon90k = this.#newest90k - HORIZON_CHUNKS * this.#options.framesPerChunk * this.#frame90k;
         assert.ok(message.media90k <= Math.max(this.#reported90k, horizon90k), `committed ${message.media90k} passes neither what was presented (${this.#reported90k}) nor the horizon (${horizon90k})`);
         this.committed90k = message.media90k;
         break;
