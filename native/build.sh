@@ -23,7 +23,8 @@ pkg-config --exists opus || missing+=(libopus-dev)
 printf '#include <libyuv.h>\n' | "$CXX" -E -x c++ - >/dev/null 2>&1 || missing+=(libyuv-dev)
 [ ${#missing[@]} -eq 0 ] || fail "missing: ${missing[*]}; Debian: apt-get install ${missing[*]}"
 
-defines=(-DNAPI_VERSION=8 -DNAPI_CPP_EXCEPTIONS -DNODE_ADDON_API_DISABLE_DEPRECATED -DNODE_ADDON_API_CPP_EXCEPTIONS)
+# SWALLOW: a thread that is being terminated takes no exception any more; throwing it again would end the process.
+defines=(-DNODE_API_SWALLOW_UNTHROWABLE_EXCEPTIONS -DNAPI_VERSION=8 -DNAPI_CPP_EXCEPTIONS -DNODE_ADDON_API_DISABLE_DEPRECATED -DNODE_ADDON_API_CPP_EXCEPTIONS)
 read -r -a cflags <<<"$(pkg-config --cflags vpx opus)"
 read -r -a libs <<<"$(pkg-config --libs vpx opus)"
 flags=(-std=c++17 -O2 -g0 -fPIC -fvisibility=hidden -pthread -Wall -Wextra -Wshadow -Werror=return-type "${defines[@]}" "${cflags[@]}")

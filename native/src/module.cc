@@ -9,6 +9,7 @@
 #include "addon_data.h"
 #include "opus_decoder.h"
 #include "opus_encoder.h"
+#include "thread_priority.h"
 #include "vpx_decoder.h"
 #include "vpx_encoder.h"
 
@@ -23,6 +24,7 @@ Napi::Object Init(Napi::Env env, Napi::Object exports) {
   exports["VpxDecoder"] = VpxDecoder::Define(env);
   exports["OpusEncoder"] = OpusEncoderWrap::Define(env);
   exports["OpusDecoder"] = OpusDecoderWrap::Define(env);
+  exports["raiseThreadPriority"] = Napi::Function::New(env, [](const Napi::CallbackInfo& info) -> Napi::Value { return Napi::Boolean::New(info.Env(), RaiseThreadPriority()); });
   exports["vpxVersion"] = Napi::String::New(env, vpx_codec_version_str());
   exports["opusVersion"] = Napi::String::New(env, opus_get_version_string());
   return exports;

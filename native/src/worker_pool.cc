@@ -1,13 +1,23 @@
 #include "worker_pool.h"
 
+#include "thread_priority.h"
+
 namespace segue {
 
 void Job::Settle(Napi::Env env) {
   Napi::HandleScope scope(env);
-  if (error.empty()) {
-    deferred_.Resolve(Result(env));
-  } else {
-    deferred_.Reject(Napi::Error::New(env, error).Value());
+  // A thread that is being terminated makes no values any more: nobody waits for this promise then, and nothing may be thrown from here.
+  try {
+    if (error.empty()) {
+      deferred_.Resolve(Result(env));
+    } else {
+      deferred_.Reject(Napi::Error::New(env, error).Value());
+    }
+  } catch (const Napi::Error& failure) {
+    try {
+      deferred_.Reject(failure.Value());
+    } catch (const Napi::Error&) {
+    }
   }
 }
 
@@ -62,6 +72,7 @@ void WorkerPool::Schedule(std::shared_ptr<Strand> strand) {
 }
 
 void WorkerPool::Run() {
+  RaiseThreadPriority();
   for (;;) {
     std::shared_ptr<Strand> strand;
     {
@@ -92,8 +103,8 @@ void WorkerPool::Run() {
 void WorkerPool::SettleOnJs(Napi::Env env, Napi::Function, WorkerPool* pool, Job* raw) {
   std::unique_ptr<Job> job(raw);
   if (static_cast<napi_env>(env) == nullptr) return;  // torn down before the call ran
-  pool->JobSettled(env);
   job->Settle(env);
+  pool->JobSettled(env);
 }
 
 void WorkerPool::JobPosted(Napi::Env env) {

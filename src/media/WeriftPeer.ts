@@ -125,7 +125,7 @@ export class WeriftPeer implements Peer {
     }
     if (this.#closing !== null) throw new SegueError('session_closed', 'the connection was closed meanwhile');
     this.#bindTracks();
-    return onlyOffered(this.#connection.localDescription?.sdp ?? '', this.#options.ice);
+    return offered(this.#connection.localDescription?.sdp ?? '', this.#options.ice);
   }
 
   /** One picture and one sound stream go out, whatever the browser would like to send; further m-lines stay inactive. */
@@ -314,11 +314,14 @@ function configuration({ ice, limits }: MediaOptions): ConstructorParameters<typ
   };
 }
 
-/** Where only configured addresses may be offered, leaves the candidates of other interfaces out. */
-function onlyOffered(sdp: string, ice: IceOptions): string {
-  if (!ice.onlyAdditional) return sdp;
+/**
+ * The answer as it is given out: without transport-cc, which werift takes over from the offer, and, where only configured addresses
+ * may be offered, without the candidates of other interfaces.
+ */
+function offered(sdp: string, { onlyAdditional, additionalHostAddresses }: IceOptions): string {
+  const foreign = (line: string): boolean => onlyAdditional && line.startsWith('a=candidate:') && line.includes(' typ host') && !additionalHostAddresses.includes(line.split(' ')[4] ?? '');
   return sdp
     .split('\r\n')
-    .filter((line) => !line.startsWith('a=candidate:') || !line.includes(' typ host') || ice.additionalHostAddresses.includes(line.split(' ')[4] ?? ''))
+    .filter((line) => !/^a=rtcp-fb:\d+ transport-cc$/.test(line) && !foreign(line))
     .join('\r\n');
 }

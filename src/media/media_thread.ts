@@ -20,9 +20,12 @@ const control = parentPort;
 const { enginePort, options } = workerData as MediaThreadData;
 const log = createLogger({ level: options.logLevel, name: 'segue-media' });
 
+const codecs = loadNative();
+if (!codecs.raiseThreadPriority()) log.debug('media threads run at ordinary priority');
+
 const server = new MediaServer({
   clock: monotonicClock,
-  codecs: loadNative(),
+  codecs,
   options,
   sinks: {
     toEngine: (message) => enginePort.postMessage(message),

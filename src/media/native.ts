@@ -11,6 +11,8 @@ export interface NativeCodecs {
   readonly VpxDecoder: new () => VpxDecoder;
   readonly OpusEncoder: new (options: OpusEncoderOptions) => OpusEncoder;
   readonly OpusDecoder: new (options: { readonly sampleRate: number; readonly channels: number }) => OpusDecoder;
+  /** Lets the calling thread go before ordinary ones; false where the process may not. The encoder threads do so by themselves. */
+  readonly raiseThreadPriority: () => boolean;
   readonly vpxVersion: string;
   readonly opusVersion: string;
 }

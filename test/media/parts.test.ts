@@ -13,10 +13,22 @@ describe('bitrate', () => {
 
   it('is what the slowest receiver takes, within bounds', () => {
     const control = new BitrateControl(bounds);
-    assert.equal(control.estimated('a', 2_000_000), null, 'no estimate lifts it before loss reports were good');
-    assert.equal(control.estimated('b', 400_000), 340_000);
+    assert.equal(control.lost('a', 0), 864_000);
+    assert.equal(control.estimated('b', 1_000_000), 800_000, 'a newcomer begins at the start');
+    assert.equal(control.estimated('b', 400_000), 400_000, 'the estimate fell');
     assert.equal(control.estimated('b', 10_000), 150_000);
-    assert.equal(control.remove('b'), 800_000);
+    assert.equal(control.estimated('b', 900_000), null, 'one that is back is not proof enough');
+    assert.equal(control.remove('b'), 864_000);
+    assert.equal(control.remove('a'), 800_000);
+  });
+
+  it('is not held down by the estimate of a calm picture, which only follows what is sent', () => {
+    const control = new BitrateControl(bounds);
+    for (let n = 0; n < 60; n++) {
+      control.estimated('a', 140_000 + n * 1000);
+      control.lost('a', 0);
+    }
+    assert.equal(control.target, 2_500_000);
   });
 
   it('falls with loss and climbs back', () => {

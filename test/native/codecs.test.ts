@@ -108,9 +108,10 @@ describe('VP8', () => {
   });
 
   it('keeps the order of calls and refuses what would wait too long', async () => {
-    const encode = encoder();
-    const pictures = [...Array(12).keys()].map((frame) => picture(frame));
-    const results = await Promise.allSettled(pictures.map(async (pixels, frame) => encode.encode(pixels, { format: 'rgb24', keyframe: frame === 0 })));
+    // Large enough that twelve calls are made before the first is done.
+    const encode = new codecs.VpxEncoder({ width: 1280, height: 720, framesPerSecond: 12, bitrate: 1_000_000 });
+    const pixels = new Uint8Array(1280 * 720 * 3).map((_, i) => i * 31);
+    const results = await Promise.allSettled([...Array(12).keys()].map(async (call) => encode.encode(pixels, { format: 'rgb24', keyframe: call === 0 })));
     const refused = results.filter((result) => result.status === 'rejected');
     assert.ok(refused.length >= 4, `${refused.length} refused`);
     assert.match(String((refused[0] as PromiseRejectedResult).reason), /queue is full/);
