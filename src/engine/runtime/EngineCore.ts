@@ -50,7 +50,7 @@ export class EngineCore {
   readonly #placement = new PlacementScheduler();
   readonly #traces = new TraceBuffer();
   readonly #sessions = new Map<string, EngineSession>();
-  /** Closed, with a unit that a worker still has. */
+  /** Closed, possibly with a unit that a worker still has. */
   readonly #closing = new Set<EngineSession>();
   readonly #timers = new Map<'stats' | 'trace' | 'health', Timer>();
   #draining = false;
@@ -211,20 +211,16 @@ export class EngineCore {
     this.#sessions.delete(sessionId);
     this.#deadlinesMissed += session.deadlinesMissed;
     session.close();
-    if (session.inFlight === null) this.#closedNow(session);
-    else this.#closing.add(session);
-  }
-
-  #closedNow(session: EngineSession): void {
-    session.device.worker.detach(session.sessionId);
-    this.#deps.toControl({ type: 'session.closed', sessionId: session.sessionId });
+    this.#closing.add(session);
+    this.#settled();
   }
 
   #settled(): void {
     for (const session of this.#closing) {
       if (session.inFlight !== null) continue;
       this.#closing.delete(session);
-      this.#closedNow(session);
+      session.device.worker.detach(session.sessionId);
+      this.#deps.toControl({ type: 'session.closed', sessionId: session.sessionId });
     }
     if (!this.#draining || this.#drained || this.#sessions.size > 0 || this.#closing.size > 0 || this.#devices.some(({ busy }) => busy)) return;
     this.#drained = true;
