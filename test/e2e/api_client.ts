@@ -1,3 +1,4 @@
+import { request } from 'node:http';
 import type { CreatedSession, CreateSession, SessionView } from '../../src/protocol/rest.ts';
 import type { ErrorBody } from '../../src/protocol/errors.ts';
 import type { TestServer } from './server.ts';
@@ -48,6 +49,18 @@ export class ApiClient {
     return answer.body as CreatedSession;
   }
 
+  /** As {@link createSession}, waiting in line with the ticket while the server is full. */
+  async createSessionInLine(options: CreateSession = {}, timeoutMs = 20_000): Promise<CreatedSession> {
+    const deadline = performance.now() + timeoutMs;
+    for (let ticket: string | undefined; ; ) {
+      const answer = await this.call('POST', '/v1/sessions', { body: { ...options, ...(ticket === undefined ? {} : { ticket }) } });
+      if (answer.status < 300) return answer.body as CreatedSession;
+      if (answer.error?.code !== 'at_capacity' || performance.now() > deadline) throw new Error(`creating a session gave ${answer.status} ${JSON.stringify(answer.body)}`);
+      ticket = answer.error.ticket;
+      await new Promise((resolve) => setTimeout(resolve, Math.min(1_000, answer.error?.retryAfterMs ?? 500)));
+    }
+  }
+
   async session(id: string): Promise<SessionView> {
     const answer = await this.call('GET', `/v1/sessions/${id}`);
     if (answer.status !== 200) throw new Error(`reading ${id} gave ${answer.status} ${JSON.stringify(answer.body)}`);
@@ -61,6 +74,38 @@ export class ApiClient {
 
   async close(id: string): Promise<void> {
     await this.call('DELETE', `/v1/sessions/${id}`);
+  }
+
+  /**
+   * Posts `bytes` of body. A server that refuses a body before it has read it answers while the client still writes, and the connection may be gone
+   * before the answer is read: then it is tried again.
+   */
+  async post(path: string, bytes: number): Promise<Answer> {
+    for (let attempt = 0; ; attempt++) {
+      try {
+        return await this.#upload(path, bytes);
+      } catch (error) {
+        if (attempt === 4) throw error;
+      }
+    }
+  }
+
+  #upload(path: string, bytes: number): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      const headers = { authorization: `Bearer ${this.#server.apiKey}`, 'content-type': 'application/json', 'content-length': String(bytes) };
+      const sending = request(`${this.#server.url}${path}`, { method: 'POST', headers, agent: false }, (response) => {
+        let text = '';
+        response.setEncoding('utf8').on('data', (part: string) => (text += part));
+        response.on('error', reject);
+        response.on('end', () => {
+          const body = JSON.parse(text) as { error: ErrorBody };
+          resolve({ status: response.statusCode ?? 0, headers: new Headers(), body, error: body.error });
+          sending.destroy();
+        });
+      });
+      sending.on('error', reject);
+      sending.end(Buffer.alloc(bytes, 'x'));
+    });
   }
 
   /** Test mode: blocks the control thread for `ms`, from just after the answer. */

@@ -73,7 +73,7 @@ describe('bad input', () => {
       { name: 'a prompt with only unknown words', run: () => api.call('POST', `${path}/redirect?wait=applied`, { body: { prompt: 'qwertz zyxwv' } }), status: 422, code: 'prompt_not_understood' },
       { name: 'an RTP time out of range', run: () => api.call('POST', `${path}/interrupt`, { body: { heldVideoRtp: -1 } }), status: 400, code: 'bad_request' },
       { name: 'another content type', run: () => api.call('POST', '/v1/sessions', { body: '<a/>', headers: { 'content-type': 'text/xml' } }), status: 415, code: 'unsupported_media_type' },
-      { name: 'an 8 MiB body', run: () => api.call('POST', '/v1/sessions', { body: { prompt: 'x'.repeat(EIGHT_MIB) } }), status: 413, code: 'payload_too_large' },
+      { name: 'an 8 MiB body', run: () => api.post('/v1/sessions', EIGHT_MIB), status: 413, code: 'payload_too_large' },
       { name: 'an unknown model', run: () => api.call('POST', '/v1/sessions', { body: { model: 'nothing' } }), status: 404, code: 'model_not_found' },
       { name: 'an unknown session', run: () => api.call('GET', '/v1/sessions/ses_nothing'), status: 404, code: 'session_not_found' },
       { name: 'an unknown connection', run: () => api.call('PATCH', `${path}/connections/con_nothing`, { body: { candidate: null }, token: own }), status: 404, code: 'connection_not_found' },
@@ -160,7 +160,7 @@ describe('bad input', () => {
 
   it('a client that lies about its position, or never tells it, is committed past and piles up nothing', async () => {
     await api.close(victim.id); // its place is needed
-    const liar = await api.createSession({ seed: 3 });
+    const liar = await api.createSessionInLine({ seed: 3 });
     const lying = await StreamClient.join(server.url, liar.id, liar.clientToken, { reports: false });
     await lying.untilPicture('a first picture');
     const before = residentMiB(server.pid);

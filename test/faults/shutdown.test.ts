@@ -14,7 +14,8 @@ describe('SIGTERM with live sessions', () => {
   let probe: Probe;
 
   before(async () => {
-    [server, probe] = await Promise.all([TestServer.start({ drainMs: DRAIN_MS, env: { SEGUE_ENGINE_ADMISSION_BOUND: '1' } }), Probe.launch()]);
+    server = await TestServer.start({ drainMs: DRAIN_MS, env: { SEGUE_ENGINE_ADMISSION_BOUND: '1' } }); // alone: it measures its costs while it starts
+    probe = await Probe.launch();
   });
 
   after(async () => {

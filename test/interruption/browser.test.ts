@@ -36,7 +36,8 @@ describe(`${COUNT} interrupts and ${COUNT} redirects in a browser (seed ${SEED})
   let page: DrivePage;
 
   before(async () => {
-    [server, probe] = await Promise.all([TestServer.start(), Probe.launch()]);
+    server = await TestServer.start(); // alone: it measures its costs while it starts
+    probe = await Probe.launch();
     api = new ApiClient(server);
     page = await DrivePage.open(probe, server, { query: 'stamp=1&seed=3', ...(process.env['SEGUE_RAW'] === undefined ? {} : { rawFile: process.env['SEGUE_RAW'] }) });
     await page.join();
