@@ -418,6 +418,7 @@ export class EngineSession {
 
   #failPending(error: SegueError): void {
     for (const { requestId } of this.#requests.drain()) this.#answerFailed(requestId, error);
+    for (const { requestId, request } of this.#unread.splice(0)) if (request !== 'adopt') this.#answerFailed(requestId, error);
     this.#predicted.clear();
   }
 

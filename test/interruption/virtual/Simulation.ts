@@ -28,6 +28,8 @@ export class Simulation {
   readonly messages: EngineToControl[] = [];
   readonly batches: number[] = [];
   keepTraces = false;
+  /** Requests may overtake each other on their way to the engine. */
+  unordered = false;
   /** What an assertion inside a callback found; thrown by the next `run`. */
   readonly #broken: unknown[] = [];
   readonly #model: ScriptedModel;
@@ -46,6 +48,7 @@ export class Simulation {
       values: scriptedValues,
       outcome: (batch) => {
         this.batches.push(batch.units.length);
+        for (const unit of batch.units) this.#checked(() => assert.equal(unit.epoch, this.sessions.get(unit.sessionId)!.words.epoch, 'no unit of an older epoch begins once the word is raised'));
         return outcome(batch, batchMs(UNIT_MS[batch.component]!, batch.units.length));
       },
     });
@@ -110,9 +113,9 @@ export class Simulation {
     assert.equal(this.clock.pending, 0, 'no timer is left');
   }
 
-  /** In the order sent, as the control thread's messages are. */
+  /** In the order sent, as the control thread's messages are; or not, where `unordered`. */
   #deliver(session: SimulatedSession, run: () => void, delayMs: number): void {
-    const atMs = Math.max(this.clock.now() + delayMs, session.lastDeliveryMs);
+    const atMs = this.unordered ? this.clock.now() + delayMs : Math.max(this.clock.now() + delayMs, session.lastDeliveryMs);
     session.lastDeliveryMs = atMs;
     if (atMs <= this.clock.now()) run();
     else this.clock.schedule(atMs, run);

@@ -26,6 +26,7 @@ const schedule = fc.record({
   trouble: fc.constantFrom('none', 'late', 'late', 'failing', 'broken'),
   events: fc.array(event, { minLength: 1, maxLength: 6 }),
   closeEarly: fc.boolean(),
+  unordered: fc.boolean(),
 });
 
 type Schedule = typeof schedule extends fc.Arbitrary<infer S> ? S : never;
@@ -79,6 +80,7 @@ async function play(plan: Schedule): Promise<void> {
   let calm = false;
   const outcome = outcomeOf(plan.trouble, randomOf(plan.seed), () => calm);
   const simulation = new Simulation({ steps: plan.steps, slots: plan.slots, engine: { unitWatchdogMs: 300 }, outcome: (_, predictedMs) => outcome(predictedMs) });
+  simulation.unordered = plan.unordered;
   const sessions = Array.from({ length: plan.sessions }, (_, index) => simulation.open(`s${index}`, index === 0 ? null : 'scene 2', plan.seed >>> 1));
   for (const session of sessions) session.reportDelayMs = plan.reportDelayMs;
   for (const [index, { afterMs, delayMs, what, session: which }] of plan.events.entries()) {
@@ -93,7 +95,7 @@ async function play(plan: Schedule): Promise<void> {
   else {
     // The next turn always works, whatever happened before.
     calm = true;
-    await simulation.run(plan.trouble === 'broken' ? 1200 : 100);
+    await simulation.run((plan.trouble === 'broken' ? 1200 : 100) + (plan.unordered ? 250 : 0));
     for (const session of sessions) await nextTurn(simulation, session);
   }
   await simulation.finish(plan.trouble === 'broken' ? 3_000 : 1_000);
