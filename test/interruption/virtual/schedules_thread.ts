@@ -63,7 +63,7 @@ function randomOf(seed: number): () => number {
 function outcomeOf(trouble: Schedule['trouble'], random: () => number, calm: () => boolean): (predictedMs: number) => SimulatedOutcome {
   return (predictedMs) => {
     const chance = random();
-    const late = trouble !== 'none' && chance < 0.1 ? 1 + random() * 8 : 1 + random() * 0.2;
+    const late = trouble !== 'none' && !calm() && chance < 0.1 ? 1 + random() * 8 : 1 + random() * 0.2;
     const deviceMs = predictedMs * late;
     if (calm() || trouble === 'none' || trouble === 'late') return { deviceMs, answer: 'ok' };
     const fault = random();
