@@ -8,6 +8,7 @@ import type { LoopTurn } from '../scheduler/LoopTurn.ts';
 import type { QueuedTurn } from '../scheduler/ReadyQueue.ts';
 import type { TransferScheduler } from '../scheduler/TransferScheduler.ts';
 import type { PlannedTurn, WorkUnit } from '../scheduler/WorkUnit.ts';
+import { BatchWatch } from './BatchWatch.ts';
 import type { Device } from './Device.ts';
 import type { EngineOptions } from './engine_options.ts';
 import type { EngineSession } from './EngineSession.ts';
@@ -44,13 +45,15 @@ export class Dispatcher {
   readonly #committer: StepCommitter;
   #nextUnitId = 1;
   #nextBatchId = 1;
-  #timer: Timer | null = null;
+  readonly #watches: ReadonlyMap<Device<EngineSession>, BatchWatch<readonly SessionUnit[]>>;
+  #timer: { readonly timer: Timer; readonly atMs: number } | null = null;
   #running = false;
   #again = false;
 
   constructor(deps: DispatcherDependencies) {
     this.#deps = deps;
     this.#committer = new StepCommitter({ ...deps, counters: this.counters, requeue: (session) => this.requeue(session) });
+    this.#watches = new Map(deps.devices.map((device) => [device, new BatchWatch(deps.clock, deps.options.unitWatchdogMs, (units: readonly SessionUnit[]) => this.#expired(device, units))]));
   }
 
   /** Reads anew what a session may step, and when. Called on every change of it; costs the same whatever other sessions there are. */
@@ -83,8 +86,9 @@ export class Dispatcher {
   }
 
   close(): void {
-    this.#timer?.cancel();
+    this.#timer?.timer.cancel();
     this.#timer = null;
+    for (const watch of this.#watches.values()) watch.close();
   }
 
   #serve(device: Device<EngineSession>): void {
@@ -183,14 +187,9 @@ export class Dispatcher {
     const first = units[0]!.unit;
     const batch: WorkUnitBatch = { batchId: this.#nextBatchId++, modelId: device.loaded.modelId, component: first.plan.component, kernel: first.turn.kernel, units: units.map(({ unit }) => unit.planned) };
     device.busy = true;
-    const watchdog = this.#deps.clock.schedule(nowMs + this.#deps.options.unitWatchdogMs, () => {
-      this.#deps.trace({ type: 'trace.scheduler', name: 'unit.watchdog', atMs: this.#deps.clock.now(), workerId: device.workerId, args: { batch: batch.batchId } });
-      this.#committer.giveUp(device, units, `worker ${device.workerId} did not answer within ${this.#deps.options.unitWatchdogMs} ms`);
-      this.#deps.lost(device, 'no answer');
-      this.round();
-    });
+    this.#watches.get(device)!.begin(units);
     const settle = (results: readonly StepResult[]): void => {
-      watchdog.cancel();
+      this.#watches.get(device)!.end();
       device.busy = false;
       this.#committer.settle(device, batch, units, results);
       this.#deps.settled();
@@ -207,6 +206,13 @@ export class Dispatcher {
       const message = error instanceof Error ? error.message : String(error);
       settle(units.map(({ unit: { planned: { unitId, epoch } } }) => ({ ok: false, unitId, epoch, code: 'runtime_error', message })));
     });
+  }
+
+  #expired(device: Device<EngineSession>, units: readonly SessionUnit[]): void {
+    const message = `worker ${device.workerId} did not answer within ${this.#deps.options.unitWatchdogMs} ms`;
+    this.#committer.giveUp(device, units, message);
+    this.#deps.lost(device, message);
+    this.round();
   }
 
   #traceDispatch(device: Device<EngineSession>, batch: WorkUnitBatch, units: readonly SessionUnit[], nowMs: number): void {
@@ -246,13 +252,17 @@ export class Dispatcher {
     return turn.boosted && since !== null ? Math.min(deadlineMs, session.reserve.deadline(nowMs, since, costs.component(turn.component))) : deadlineMs;
   }
 
+  /** One timer for whatever is released next. One that is too early stays: its round finds nothing and sets it anew. */
   #setTimer(): void {
-    this.#timer?.cancel();
-    this.#timer = null;
     let nextMs = Infinity;
     for (const { queue, usable, busy } of this.#deps.devices) if (usable && !busy) nextMs = Math.min(nextMs, queue.nextReleaseMs() ?? Infinity);
-    if (nextMs === Infinity) return;
-    this.#timer = this.#deps.clock.schedule(nextMs, () => this.round());
+    if (nextMs === Infinity || (this.#timer !== null && this.#timer.atMs <= nextMs)) return;
+    this.#timer?.timer.cancel();
+    const timer = this.#deps.clock.schedule(nextMs, () => {
+      this.#timer = null;
+      this.round();
+    });
+    this.#timer = { timer, atMs: nextMs };
   }
 }
 

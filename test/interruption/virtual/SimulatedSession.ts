@@ -58,6 +58,8 @@ export class SimulatedSession {
   readonly #next = { video: 0 as number | null, audio: 0 as number | null };
   #expectedStart: number | null = 0;
   #newest90k = 0;
+  #pacedEpoch = -1;
+  #paced = 0;
 
   constructor(options: SimulatedSessionOptions) {
     this.#options = options;
@@ -159,7 +161,11 @@ export class SimulatedSession {
     const pool = chunk.kind === 'video' ? this.video : this.audio;
     const now = clock.now();
     let anchor = this.words.anchor;
-    const begun = this.frames.filter((frame) => frame.epoch === epoch).length;
+    if (epoch !== this.#pacedEpoch) {
+      this.#pacedEpoch = epoch;
+      this.#paced = 0;
+    }
+    const begun = ++this.#paced;
     // The first frame of an epoch, or one that comes too late, starts the timeline anew.
     if (chunk.kind === 'video' && (anchor === null || begun === 1 || dueMs(anchor, chunk.start90k) < now)) {
       anchor = { mediaTime90k: chunk.start90k, atMs: now + PREROLL_MS };

@@ -13,12 +13,14 @@ import { SimulatedSession, type RequestBody } from './SimulatedSession.ts';
 export interface SimulationOptions {
   readonly steps?: number;
   readonly slots?: number;
+  /** How many times faster than a core the device is. */
+  readonly speed?: number;
   readonly engine?: Partial<EngineOptions>;
   /** Decides how a batch goes; by default it takes what it is predicted to take. */
   readonly outcome?: (batch: WorkUnitBatch, predictedMs: number) => SimulatedOutcome;
 }
 
-const MODELS = new Map<number, ScriptedModel>();
+const MODELS = new Map<string, ScriptedModel>();
 
 export class Simulation {
   readonly clock = new VirtualClock();
@@ -35,9 +37,9 @@ export class Simulation {
   readonly #model: ScriptedModel;
   readonly #slots: number;
 
-  constructor({ steps = 2, slots = 8, engine = {}, outcome = (_, deviceMs) => ({ deviceMs, answer: 'ok' }) }: SimulationOptions = {}) {
-    this.#model = MODELS.get(steps) ?? scriptedModel(steps);
-    MODELS.set(steps, this.#model);
+  constructor({ steps = 2, slots = 8, speed = 1, engine = {}, outcome = (_, deviceMs) => ({ deviceMs, answer: 'ok' }) }: SimulationOptions = {}) {
+    this.#model = MODELS.get(`${steps} ${speed}`) ?? scriptedModel(steps, speed);
+    MODELS.set(`${steps} ${speed}`, this.#model);
     this.#slots = slots;
     const { kernels, program, loaded, spec } = this.#model;
     this.worker = new SimulatedWorker({
@@ -49,7 +51,7 @@ export class Simulation {
       outcome: (batch) => {
         this.batches.push(batch.units.length);
         for (const unit of batch.units) this.#checked(() => assert.equal(unit.epoch, this.sessions.get(unit.sessionId)!.words.epoch, 'no unit of an older epoch begins once the word is raised'));
-        return outcome(batch, batchMs(UNIT_MS[batch.component]!, batch.units.length));
+        return outcome(batch, batchMs(UNIT_MS[batch.component]! / speed, batch.units.length));
       },
     });
     this.core = new EngineCore({

@@ -22,13 +22,16 @@ export interface ScriptedModel {
   readonly loaded: LoadedModel;
 }
 
-/** @param steps denoise steps of a chunk. With more than two, a chunk in flight can be steered. */
-export function scriptedModel(steps = 2): ScriptedModel {
+/**
+ * @param steps denoise steps of a chunk. With more than two, a chunk in flight can be steered.
+ * @param speed how many times faster than {@link UNIT_MS} the device is.
+ */
+export function scriptedModel(steps = 2, speed = 1): ScriptedModel {
   const video = SPEC.loops['video_continuation']!;
   const loops = { ...SPEC.loops, video_continuation: { ...video, denoise: { ...video.denoise!, steps, windowChunks: 7 } } };
   const spec = { modelId: SPEC.modelId, format: SPEC.format, framesPerChunk: SPEC.framesPerChunk, components: SPEC.components, loops };
   const kernels = createKernels(spec);
-  const cost = Object.entries(UNIT_MS).flatMap(([component, ms]) => [1, 2, 4].map((batch) => ({ component, shapeKey: shapeKeyOf(component, SPEC.components[component]!), batch, p50Ms: batchMs(ms, batch), p95Ms: batchMs(ms, batch) })));
+  const cost = Object.entries(UNIT_MS).flatMap(([component, ms]) => [1, 2, 4].map((batch) => ({ component, shapeKey: shapeKeyOf(component, SPEC.components[component]!), batch, p50Ms: batchMs(ms / speed, batch), p95Ms: batchMs(ms / speed, batch) })));
   return { spec, kernels, program: new VideoContinuation(continuationModel(spec, kernels, LANGUAGE)), loaded: { modelId: spec.modelId, weightsVersion: 'scripted', fingerprint: 'virtual', cost } };
 }
 
