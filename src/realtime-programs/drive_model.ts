@@ -19,6 +19,8 @@ export function continuationModel(spec: ContinuationSource, kernels: Kernels, la
   };
   const componentsOf = (kind: keyof Kernels): readonly string[] => Object.values(spec.loops).find((loop) => loop.kind === kind)?.components ?? [];
   const video = Object.values(spec.loops).find(({ kind }) => kind === 'video_continuation');
+  const kvOnRedirect = video?.denoise?.kvOnRedirect ?? 'keep';
+  if (kvOnRedirect !== 'keep') throw new TypeError(`model ${spec.modelId}: loops.video_continuation.denoise.kvOnRedirect is ${kvOnRedirect}, this program runs keep`);
   const loops = { director: need('ar_decode'), encoder: need('encoder_chunk'), start: need('start_bank'), video: need('video_continuation'), picture: need('vae_tile_decode'), sound: need('audio') };
   const [denoise, write] = componentsOf('video_continuation') as [string, string];
   return {

@@ -49,6 +49,8 @@ export const DenoisePolicy = Type.Object(
     /** Noise level that context is written at, and that the model therefore sees the previous chunk at. */
     contextNoise: Type.Number({ exclusiveMinimum: 0, maximum: 1 }),
     framesPerChunk: Type.Integer({ minimum: 1 }),
+    /** What a new prompt does to the window: `keep` (default; trained with old chunks attending their own prompt) or `recompute` it under the new one. */
+    kvOnRedirect: Type.Optional(Type.Enum(['keep', 'recompute'])),
     /** Rotary frequencies along time: `scale · base^(−i / count)`, i = 0 … count − 1. */
     timeRotary: Type.Object({ count: Type.Integer({ minimum: 1 }), base: Type.Number({ exclusiveMinimum: 1 }), scale: Type.Number({ exclusiveMinimum: 0 }) }, { additionalProperties: false }),
   },
