@@ -40,8 +40,8 @@ export interface ServerOptions {
 
 /** Reading the peer's many modules and the codecs; seconds only on a machine that does much else. */
 const MEDIA_READY_MS = 60_000;
-/** Between `goaway` and the end: time for a client to read it and to say what happens. At most a tenth of the drain limit. */
-const GOAWAY_MS = 500;
+/** Between `goaway` and the end: time for a client to read it and to say what happens. At most a fifth of the drain limit. */
+const GOAWAY_MS = 2000;
 /** For a thread that has drained to end by itself; nothing of it computes any more, so stopping it then is safe. */
 const THREAD_EXIT_MS = 1_000;
 /** Of the drain limit, kept for what comes after the threads. */
@@ -168,8 +168,9 @@ export class Server {
     registry.stopAdmitting();
     let inOrder = true;
     if (registry.live.length > 0) {
-      registry.goaway(deadlineMs, reason);
-      await delay(Math.min(GOAWAY_MS, deadlineMs / 10));
+      const graceMs = Math.min(GOAWAY_MS, Math.floor(deadlineMs / 5));
+      registry.goaway(graceMs, reason);
+      await delay(graceMs);
       inOrder = await bounded(registry.closeAll(reason), left(reserve * 2));
     }
     links.engine.expectEnd();

@@ -35,8 +35,14 @@ const workers: OnnxWorker[] = [];
 const post = (message: EngineToControl): void => control.postMessage(message);
 /** Whoever is told that the engine is drained may end this thread: its executors must have stopped by then, or they abort the process. */
 const toControl = (message: EngineToControl): void => {
-  if (message.type === 'engine.drained') void stopWorkers().then(() => post(message));
+  if (message.type === 'engine.drained') void stopWorkers().then(() => end(message));
   else post(message);
+};
+/** Says so, then lets go of both ports: nothing keeps the thread alive after that. */
+const end = (message: EngineToControl): void => {
+  post(message);
+  mediaPort.close();
+  control.close();
 };
 const toMedia = (event: EngineToMedia): void => mediaPort.postMessage(event);
 

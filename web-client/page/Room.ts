@@ -120,8 +120,11 @@ export class Room {
 
   /** The button: interrupts, and offers the way on when it has. */
   interruptOrResume(): void {
-    if (this.#resumable) this.#client?.resume();
-    else this.interrupt();
+    if (this.#resumable) {
+      this.#client?.resume();
+      // A button that keeps the focus would take the next space for another press, and the world's keys are wanted now.
+      this.#interrupt.blur();
+    } else this.interrupt();
   }
 
   toggleMute(): void {
@@ -137,9 +140,12 @@ export class Room {
 
   #submit(): void {
     const prompt = this.#prompt.value.trim();
-    // An empty field sends what it proposes, where it proposes something: the first Enter of a newcomer does something.
-    this.redirect(prompt !== '' ? prompt : this.#state === 'held' ? '' : PROPOSAL);
+    // An empty field drives on where the world is held, else it sends what it proposes: Enter always does something.
+    if (prompt === '' && this.#resumable) this.#client?.resume();
+    else this.redirect(prompt === '' ? PROPOSAL : prompt);
     this.#prompt.value = '';
+    // The world's keys are wanted now; "/" comes back here.
+    this.#prompt.blur();
   }
 
   #posterPressed(): void {
@@ -202,7 +208,6 @@ export class Room {
       if (this.#state !== 'connecting') return;
       this.#joining = null;
       this.#show(client.state);
-      if (matchMedia('(pointer: fine)').matches) this.#prompt.focus({ preventScroll: true });
     });
     client.on('text', (text) => {
       const whole = this.#captions.show(text);
@@ -220,12 +225,12 @@ export class Room {
     });
     client.on('applied', ({ warnings }) => {
       this.#toasts.clear();
-      if (warnings.length > 0) this.#toasts.show('Not every word is known here', { detail: `Ignored: ${warnings.join(', ')}` });
+      if (warnings.length > 0) this.#toasts.show('Not every word had an effect', { detail: `Ignored: ${warnings.join(', ')}` });
     });
     client.on('measure', () => this.overlay.showMeasures(client.measures));
     client.on('stats', (stats) => this.overlay.showStats(stats));
     client.on('error', (error, request) => this.#failed(error, request));
-    client.on('goaway', ({ deadlineMs }) => this.#toasts.show('The server is about to restart', { detail: `This drive ends in ${Math.ceil(deadlineMs / 1000)} s.`, shownMs: deadlineMs }));
+    client.on('goaway', ({ deadlineMs }) => this.#toasts.show('The server is shutting down', { detail: `This drive ends in ${Math.ceil(deadlineMs / 1000)} s.`, shownMs: deadlineMs }));
     client.on('idle', ({ closesInMs }) =>
       this.#toasts.show('Still there?', { detail: `This drive ends in ${Math.ceil(closesInMs / 1000)} s.`, shownMs: closesInMs, action: { label: 'I’m here', run: () => client.keepAlive() } }),
     );
@@ -235,7 +240,9 @@ export class Room {
   #failed(error: ClientError, request: SessionRequest | null): void {
     if (error.code === 'prompt_not_understood' && request?.type === 'redirect') {
       const unknown = unknownWords(request.prompt, this.#vocabulary);
-      this.#toasts.show('None of that is known here', { alarm: true, detail: unknown.length > 0 ? `Not known: ${unknown.join(', ')}` : error.message });
+      this.#toasts.show('No place, time or weather in that', { alarm: true, detail: unknown.length > 0 ? `Not known: ${unknown.join(', ')}` : error.message });
+      // What was typed can be put right instead of being typed again.
+      if (this.#prompt.value === '') this.#prompt.value = request.prompt;
     } else if (request) this.#toasts.show(`That didn’t work: ${request.type}`, { alarm: true, detail: error.message });
     else if (this.inSession && this.#state !== 'reconnecting') this.#toasts.show('Something went wrong', { alarm: true, detail: error.message });
   }
