@@ -188,7 +188,8 @@ export class Session {
       case 'text':
         return this.#onText(message);
       case 'session.committed':
-        if (message.epoch === this.words.epoch) this.#committed90k = message.media90k;
+        // Committed never goes back, so one that was told before a fence still counts: the engine won't say it again.
+        this.#committed90k = Math.max(this.#committed90k, message.media90k);
         return;
       case 'session.fault':
         this.events.append('session.fault', { error: message.error, fatal: message.fatal });

@@ -25,6 +25,18 @@ describe('life of a request', () => {
     assert.equal(session.turns.at(-1)?.outcome, 'applied');
   });
 
+  it('a commit that was told before a fence still counts after it: committed never goes back', async () => {
+    const rig = new SessionRig();
+    const { session, connectionId } = await rig.join();
+    rig.media.arrive(session.id, connectionId, 'control', interrupt('i1'));
+    await rig.settle();
+    const committed = (epoch: number, media90k: number) => rig.engine.emit({ type: 'session.committed', sessionId: session.id, epoch, media90k, chunk: 0 });
+    committed(0, 15_000);
+    assert.equal(session.view.committed90k, 15_000);
+    committed(1, 7_500);
+    assert.equal(session.view.committed90k, 15_000);
+  });
+
   it('four copies of one interrupt fence once and are answered once', async () => {
     const rig = new SessionRig();
     const { session, connectionId } = await rig.join();
