@@ -13,6 +13,10 @@ const MAX_GAP_MS = 3 * FRAME_MS + 150;
 const ROOM_FOR_TWO = { SEGUE_ENGINE_ADMISSION_BOUND: '1' };
 /** The longest wait that any watchdog allows, and its consequences. */
 const SETTLE_MS = 6_000;
+/** A hanging executor comes back after 5 s; then its sessions catch up. */
+const HANG_SETTLE_MS = 9_000;
+/** Sessions of a server with one executor share it: while it hangs, none of them gets a picture. */
+const SHARED_FAULTS: ReadonlySet<string> = new Set(['executor_hang']);
 
 describe('engine faults', () => {
   let server: TestServer;
@@ -29,7 +33,8 @@ describe('engine faults', () => {
   });
 
   for (const fault of ['kernel_exception', 'runtime_error', 'executor_hang'] as const) {
-    it(`${fault}: its session goes on or says why, the other misses at most a chunk`, async () => {
+    const shared = SHARED_FAULTS.has(fault);
+    it(`${fault}: its session goes on or says why, ${shared ? 'and so does the other that shares the executor' : 'the other misses at most a chunk'}`, async () => {
       const [faulty, healthy] = await Promise.all(
         [{ seed: 1 }, { seed: 2 }].map(async (options) => {
           const created = await api.createSession(options);
@@ -42,7 +47,7 @@ describe('engine faults', () => {
 
       const injected = performance.now();
       await api.inject(faulty.id, fault);
-      await delay(SETTLE_MS);
+      await delay(shared ? HANG_SETTLE_MS : SETTLE_MS);
       const now = performance.now();
 
       const failed = (await server.metrics()).sum('segue_engine_units_failed_total');
@@ -51,10 +56,14 @@ describe('engine faults', () => {
       const flows = faulty.client.pictures(now - 1_000, now).length;
       assert.ok(flows >= 8 || said !== undefined, `the faulty session neither flows (${flows} pictures in the last second) nor says why`);
 
-      const pictures = healthy.client.pictures(injected - 500, now);
-      const gaps = pictures.slice(1).map((packet, at) => packet.at - pictures[at]!.at);
-      assert.ok(Math.max(...gaps) <= MAX_GAP_MS, `the other session's longest gap: ${Math.round(Math.max(...gaps))} ms`);
-      assert.equal(healthy.client.messages.find((message) => message.at >= injected && (message.type === 'error' || message.type === 'closed')), undefined);
+      const saidHealthy = healthy.client.messages.find((message) => message.at >= injected && (message.type === 'error' || message.type === 'closed'));
+      if (shared) assert.ok(saidHealthy !== undefined || healthy.client.pictures(now - 1_000, now).length >= 8, 'the other session neither flows again nor says why');
+      else {
+        const pictures = healthy.client.pictures(injected - 500, now);
+        const gaps = pictures.slice(1).map((packet, at) => packet.at - pictures[at]!.at);
+        assert.ok(Math.max(...gaps) <= MAX_GAP_MS, `the other session's longest gap: ${Math.round(Math.max(...gaps))} ms`);
+        assert.equal(saidHealthy, undefined);
+      }
 
       const answer = await healthy.client.request({ type: 'redirect', id: healthy.client.nextId(), prompt: 'desert at day' });
       assert.equal(answer.type, 'applied');

@@ -45,6 +45,7 @@ export interface CostEntry {
   readonly component: string;
   readonly shapeKey: string;
   readonly batch: number;
+  /** Undisturbed: where the running estimate starts from. */
   readonly p50Ms: number;
   readonly p95Ms: number;
 }
