@@ -17,6 +17,8 @@ const COUNT = Number(process.env['SEGUE_SOAK'] ?? 60);
 const SEED = Number(process.env['SEGUE_SEED'] ?? 20261130);
 const BLOCKS_MS = [25, 100, 250];
 const FRAME_90K = 90_000 / 12;
+/** The page shows the new epoch once the server has answered: what is sent while a blocked control thread keeps it from that is passed over, four pictures at most. */
+const MAX_SKIPPED = 5;
 const PROMPTS = ['snowy mountains at night', 'desert at day', 'city at dusk with rain', 'coast at dawn', 'forest at day with fog', 'make it night', 'switch to dunes'];
 
 interface Press {
@@ -61,7 +63,7 @@ describe(`${COUNT} interrupts and ${COUNT} redirects in a browser (seed ${SEED})
     const first = await page.probe.until(`a picture of epoch ${epoch}`, (samples) => stamped(samples).find((paint) => paint.t >= press.t && isEpochOrLater(paint, epoch)));
     if (heldFrame === undefined) return;
     const step = frameDistance(first.stamp.frame, heldFrame);
-    if (step < 0 || step > 2) faults.push(`round ${round}: after ${what} the story goes on at frame ${first.stamp.frame}, held was ${heldFrame}`);
+    if (step < 0 || step > MAX_SKIPPED) faults.push(`round ${round}: after ${what} the story goes on at frame ${first.stamp.frame}, held was ${heldFrame}`);
   }
 
   function heldFrameOf({ press }: Press): number | undefined {
