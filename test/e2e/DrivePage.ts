@@ -59,7 +59,7 @@ export class DrivePage {
   }
 
   static async open(probe: Probe, server: TestServer, { query = '', path = '/', ...options }: DriveOptions = {}): Promise<DrivePage> {
-    const page = await probe.open(`${server.url}${path}${query === '' ? '' : `?${query}`}`, { ...options, initScript: FOLLOW_CLIENT + FOLLOW_CHANNELS + (options.initScript ?? '') });
+    const page = await probe.open(`${server.url}${path}${query === '' ? '' : `?${query}`}`, { viewport: SMALL, ...options, initScript: FOLLOW_CLIENT + FOLLOW_CHANNELS + (options.initScript ?? '') });
     return new DrivePage(page, new ApiClient(server));
   }
 
@@ -162,6 +162,9 @@ export class DrivePage {
     return this.probe.close();
   }
 }
+
+/** Everything is on the page at this size; more would only be painted in software, on cores that the server needs. */
+const SMALL = { width: 480, height: 400 };
 
 /** Keeps what the page's client tells: installed as a setter, so that nothing of a client's life is missed. */
 const FOLLOW_CLIENT = `(() => {
