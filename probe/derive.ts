@@ -2,8 +2,13 @@
 import { EPOCHS, FRAMES, TONES, wrappedDistance, type Stamp } from './barcode.ts';
 import type { PaintedSample, PressSample, Sample, SoundSample } from './samples.ts';
 
-/** Sound may fade within one packet of 20 ms after the press; a block that starts later must be silent or new. */
+/**
+ * Sound may fade within one packet of 20 ms after the page has handled the press; a block that is rendered later must be silent or new. The audio
+ * thread doesn't wait for the page's, so what it renders before the page's handlers have run no page can take back.
+ */
 export const FADE_MS = 20;
+/** A page that takes longer than this to handle a press is not excused: a frame time of a slow display, twice. */
+const MAX_HANDLING_MS = 66;
 /** Below this a block counts as silence (−60 dB of full scale). */
 export const SILENCE_RMS = 0.001;
 /** Less change than this between two paints is the same picture again: what a codec's refinement of a still picture stays under. */
@@ -55,7 +60,7 @@ export function heldAt(samples: readonly Sample[], press: PressSample): PaintedS
 export interface OldMedia {
   /** Paints after the press of an older epoch than `newEpoch` that show another picture than the one held. */
   readonly frames: readonly StampedPaint[];
-  /** Blocks rendered later than {@link FADE_MS} after the press that carry an older epoch's tone. */
+  /** Blocks rendered later than {@link FADE_MS} after the press was handled that carry an older epoch's tone. */
   readonly blocks: readonly SoundSample[];
   /** Press → last such paint, ms; 0 where there is none. */
   readonly lastOldFrameMs: number;
@@ -77,7 +82,7 @@ export function oldMediaAfter(samples: readonly Sample[], press: PressSample, ne
       paint.stamp !== null && wrappedDistance(paint.stamp.epoch, newEpoch % EPOCHS, EPOCHS) < 0 && !(held?.stamp != null && sameStamp(paint.stamp, held.stamp)),
   );
   const blocks = heard(samples).filter((block) => {
-    const pressedAt = press.audio.find(({ context }) => context === block.context)?.at;
+    const pressedAt = soundStopsAt(press, block.context);
     if (block.t >= until || block.tone === null) return false;
     // A context that began to play after the press has only the time at which it is heard.
     const late = pressedAt === undefined ? block.t >= press.t + FADE_MS : block.at >= pressedAt + FADE_MS / 1000;
@@ -85,6 +90,14 @@ export function oldMediaAfter(samples: readonly Sample[], press: PressSample, ne
   });
   const last = frames.at(-1);
   return { frames, blocks, lastOldFrameMs: last === undefined ? 0 : last.t - press.t, unread: after.filter(({ stamp }) => stamp === null).length };
+}
+
+/** Seconds of an audio context from which the fade counts; undefined where the context was not there yet. */
+function soundStopsAt(press: PressSample, context: number): number | undefined {
+  const at = (audio: PressSample['audio']): number | undefined => audio.find((moment) => moment.context === context)?.at;
+  const pressed = at(press.audio);
+  const handled = press.handled === null ? undefined : at(press.handled.audio);
+  return pressed === undefined || handled === undefined ? pressed : Math.min(handled, pressed + MAX_HANDLING_MS / 1000);
 }
 
 /** Press → first paint that satisfies `shows`, ms; null where none came before `until`. */

@@ -36,7 +36,7 @@ export interface SoundSample {
   readonly purity: number;
 }
 
-/** A key or pointer went down, seen before any handler of the page; or the host's `mark`. */
+/** A key or pointer went down or a form was submitted, seen before any handler of the page; or the host's `mark`. */
 export interface PressSample {
   readonly kind: 'press';
   readonly t: number;
@@ -44,7 +44,14 @@ export interface PressSample {
   readonly hardware: number;
   readonly what: string;
   /** Seconds of each tapped audio context at that moment. */
-  readonly audio: readonly { readonly context: number; readonly at: number }[];
+  readonly audio: readonly AudioMoment[];
+  /** The same when the page's handlers of the event had run; null for marks, and where the page stopped the event. */
+  readonly handled: { readonly t: number; readonly audio: readonly AudioMoment[] } | null;
+}
+
+export interface AudioMoment {
+  readonly context: number;
+  readonly at: number;
 }
 
 export interface PeerSample {

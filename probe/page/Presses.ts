@@ -1,3 +1,4 @@
+import type { PressSample } from '../samples.ts';
 import type { Ear } from './Ear.ts';
 import type { Log } from './Log.ts';
 
@@ -12,20 +13,36 @@ export class Presses {
   }
 
   install(): void {
-    window.addEventListener('keydown', (event) => !event.repeat && this.#add(event.timeStamp, `key:${event.key}`), { capture: true });
-    window.addEventListener('keyup', (event) => this.#add(event.timeStamp, `keyup:${event.key}`), { capture: true });
-    window.addEventListener('pointerdown', (event) => this.#add(event.timeStamp, `pointer:${nameOf(event.target)}`), { capture: true });
-    window.addEventListener('click', (event) => this.#add(event.timeStamp, `click:${nameOf(event.target)}`), { capture: true });
+    const listen = (type: 'keydown' | 'keyup' | 'pointerdown' | 'click' | 'submit', name: (event: Event) => string | null): void =>
+      window.addEventListener(
+        type,
+        (event) => {
+          const what = name(event);
+          if (what !== null) this.#pressed(event, what);
+        },
+        { capture: true },
+      );
+    listen('keydown', (event) => ((event as KeyboardEvent).repeat ? null : `key:${(event as KeyboardEvent).key}`));
+    listen('keyup', (event) => `keyup:${(event as KeyboardEvent).key}`);
+    listen('pointerdown', ({ target }) => `pointer:${nameOf(target)}`);
+    listen('click', ({ target }) => `click:${nameOf(target)}`);
+    listen('submit', ({ target }) => `submit:${target instanceof Element ? target.id : ''}`);
   }
 
   mark(what: string): number {
-    return this.#add(performance.now(), `mark:${what}`);
+    return this.#add(performance.now(), `mark:${what}`).t;
   }
 
-  #add(hardware: number, what: string): number {
-    const t = performance.now();
-    this.#log.add({ kind: 'press', t, hardware, what, audio: this.#ear.now() });
-    return t;
+  /** A listener that is added now, while the event comes down, stands behind all that the page has added: it runs when they have run. */
+  #pressed(event: Event, what: string): void {
+    const sample = this.#add(event.timeStamp, what);
+    window.addEventListener(event.type, () => (sample.handled = { t: performance.now(), audio: this.#ear.now() }), { once: true });
+  }
+
+  #add(hardware: number, what: string): PressSample & { handled: PressSample['handled'] } {
+    const sample = { kind: 'press' as const, t: performance.now(), hardware, what, audio: this.#ear.now(), handled: null as PressSample['handled'] };
+    this.#log.add(sample);
+    return sample;
   }
 }
 

@@ -20,7 +20,7 @@ describe('two browsers on one instance', () => {
   const pages: DrivePage[] = [];
 
   before(async () => {
-    server = await TestServer.start({ maxSessions: 2 });
+    server = await TestServer.start({ maxSessions: 2, env: { SEGUE_ENGINE_ADMISSION_BOUND: '1' } });
     api = new ApiClient(server);
     [classifier, ...probes] = await Promise.all([Classifier.load(), Probe.launch(), Probe.launch()]);
   });

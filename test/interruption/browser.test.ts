@@ -75,7 +75,10 @@ describe(`${COUNT} interrupts and ${COUNT} redirects in a browser (seed ${SEED})
     await page.probe.drain();
     const old = oldMediaAfter(page.probe.samples, press, epoch);
     if (old.frames.length > 0) faults.push(`round ${round}: ${old.frames.length} old pictures after ${what} (epoch ${epoch}), last after ${Math.round(old.lastOldFrameMs)} ms: ${JSON.stringify(old.frames.map(({ stamp }) => stamp))}`);
-    if (old.blocks.length > 0) faults.push(`round ${round}: ${old.blocks.length} blocks of old sound after ${what} (epoch ${epoch})`);
+    if (old.blocks.length > 0) {
+      const told = old.blocks.map(({ t, tone, rms, purity }) => `tone ${tone} ${Math.round(t - press.t)} ms later at ${rms.toFixed(3)} (purity ${purity})`);
+      faults.push(`round ${round}: ${old.blocks.length} blocks of old sound after ${what} (epoch ${epoch}): ${told.join(', ')}`);
+    }
   }
 
   async function interrupt(round: number): Promise<Press> {
@@ -100,7 +103,7 @@ describe(`${COUNT} interrupts and ${COUNT} redirects in a browser (seed ${SEED})
     await delay(between(0, 20));
     const since = await page.probe.now();
     await box.press('Enter');
-    const press = await page.press('key:Enter', since);
+    const press = await page.press('submit:prompt-form', since);
     const accepted = await page.event('the redirect accepted', (event) => event.event === 'accepted' && event.t >= press.t);
     assert.ok(accepted.event === 'accepted');
     return { what: 'redirect', press, epoch: accepted.epoch };

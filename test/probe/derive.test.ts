@@ -14,7 +14,7 @@ const paint = (t: number, epoch: number, frame: number): PaintedSample => ({
   height: 128,
 });
 const sound = (t: number, tone: number | null): SoundSample => ({ kind: 'sound', t: t + 30, at: t / 1000, context: 0, durationMs: 10, rms: tone === null ? 0 : 0.2, tone, purity: 1 });
-const press = (t: number): PressSample => ({ kind: 'press', t, hardware: t - 1, what: 'key:Escape', audio: [{ context: 0, at: t / 1000 }] });
+const press = (t: number): PressSample => ({ kind: 'press', t, hardware: t - 1, what: 'key:Escape', audio: [{ context: 0, at: t / 1000 }], handled: { t: t + 5, audio: [{ context: 0, at: (t + 5) / 1000 }] } });
 
 describe('oldMediaAfter', () => {
   const clean: Sample[] = [paint(900, 4, 10), paint(983, 4, 11), press(1000), paint(1400, 5, 12), sound(980, 4), sound(1010, null), sound(1400, 5)];
@@ -36,8 +36,10 @@ describe('oldMediaAfter', () => {
   });
 
   it('finds an old tone after the fade, by the time it was rendered', () => {
-    assert.equal(oldMediaAfter([...clean, sound(1015, 4)], press(1000), 5).blocks.length, 0);
-    assert.equal(oldMediaAfter([...clean, sound(1025, 4)], press(1000), 5).blocks.length, 1);
+    assert.equal(oldMediaAfter([...clean, sound(1020, 4)], press(1000), 5).blocks.length, 0);
+    assert.equal(oldMediaAfter([...clean, sound(1030, 4)], press(1000), 5).blocks.length, 1);
+    const slow = { ...press(1000), handled: { t: 1500, audio: [{ context: 0, at: 1.5 }] } };
+    assert.equal(oldMediaAfter([...clean, sound(1090, 4)], slow, 5).blocks.length, 1, 'a page that takes half a second is not excused');
   });
 
   it('counts across the wrap of the epoch', () => {
