@@ -282,8 +282,7 @@ export class MediaSession {
     // A held picture belongs to the present, whatever epoch made it: it was seen before the fence.
     const epoch = repeat ? this.#words.epoch : frame.epoch;
     for (const { peer } of this.#connections.values()) {
-      // Silence is of no epoch: only a server without a fence tells it apart.
-      const stale = start90k !== null && epoch < this.#words.epoch;
+      const stale = epoch < this.#words.epoch;
       this.counters.sent(peer.sendPicture({ data: encoded.data, keyframe: encoded.keyframe, rtp, epoch }), stale);
     }
     this.counters.pictureLeft(repeat, encoded.keyframe);
@@ -332,7 +331,8 @@ export class MediaSession {
 
   #sendSound({ data, rtp, epoch, start90k, atMs }: LeavingSound): void {
     for (const { peer } of this.#connections.values()) {
-      const stale = epoch < this.#words.epoch;
+      // Silence is of no epoch: only a server without a fence tells it apart.
+      const stale = start90k !== null && epoch < this.#words.epoch;
       this.counters.sent(peer.sendSound({ data, rtp, epoch }), stale);
     }
     this.counters.soundLateMs(this.#clock.now() - atMs);
