@@ -5,7 +5,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { Figure } from './Figure.ts';
 import { untilFound, untilRtpPainted } from './moments.ts';
-import { between, rig, SAMPLES, type Rig } from './rig.ts';
+import { alternate, between, rig, SAMPLES, type Rig } from './rig.ts';
 
 async function pressArrow({ page }: Rig, key: 'ArrowLeft' | 'ArrowRight'): Promise<number> {
   const since = await page.probe.now();
@@ -26,13 +26,10 @@ const action = new Figure({ figure: 'action', unit: 'ms p95', statistic: 'p95', 
 const ours = await rig('ours', 'page', { stamp: false });
 const baseline = await rig('chunk', 'page', { stamp: false });
 try {
-  for (let at = 0; at < SAMPLES; at++) {
-    for (const [side, one] of [['ours', ours], ['baseline', baseline]] as const) {
-      await delay(between(300, 700));
-      action.add(side, await pressArrow(one, at % 2 === 0 ? 'ArrowLeft' : 'ArrowRight'));
-      one.page.probe.forget((await one.page.probe.now()) - 5_000);
-    }
-  }
+  await alternate(ours, baseline, SAMPLES, async (side, one, index) => {
+    await delay(between(300, 700));
+    action.add(side, await pressArrow(one, index % 2 === 0 ? 'ArrowLeft' : 'ArrowRight'));
+  });
 } finally {
   await ours.close();
   await baseline.close();

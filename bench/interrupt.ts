@@ -8,7 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { oldMediaAfter } from '../probe/derive.ts';
 import { Figure } from './Figure.ts';
 import { redirect, untilNewPicture } from './moments.ts';
-import { between, PROMPTS, rig, SAMPLES, type Rig } from './rig.ts';
+import { alternate, between, PROMPTS, rig, SAMPLES, type Rig } from './rig.ts';
 
 /** How long old pictures are waited for: a request of the baseline is 2 s long. */
 const LOOK_MS = { ours: 500, queue: 800, request: 3_500 } as const;
@@ -22,7 +22,6 @@ async function interruptOnce({ page }: Rig, lookMs: number): Promise<{ frames: n
   const old = oldMediaAfter(page.probe.samples, press, epoch, until);
   const turn = await redirect(page, PROMPTS[Math.floor(Math.random() * PROMPTS.length)]!);
   await untilNewPicture(page, turn.press, turn.accepted.epoch);
-  page.probe.forget((await page.probe.now()) - 5_000);
   return { frames: old.frames.length, blocks: old.blocks.length, lastMs: old.lastOldFrameMs };
 }
 
@@ -38,14 +37,12 @@ const last = new Figure({ figure: 'interrupt_to_last_old_frame', unit: 'ms p99',
   const ours = await rig('ours', 'page');
   const baseline = await rig('queue', 'plain');
   try {
-    for (let at = 0; at < SAMPLES; at++) {
-      for (const [side, one] of [['ours', ours], ['baseline', baseline]] as const) {
-        const stale = await staleOf(one);
-        const seen = await interruptOnce(one, side === 'ours' ? LOOK_MS.ours : LOOK_MS.queue);
-        frames.add(side, seen.frames, { oldSoundBlocks: seen.blocks, lastOldFrameMs: seen.lastMs });
-        packets.add(side, (await staleOf(one)) - stale);
-      }
-    }
+    await alternate(ours, baseline, SAMPLES, async (side, one) => {
+      const stale = await staleOf(one);
+      const seen = await interruptOnce(one, side === 'ours' ? LOOK_MS.ours : LOOK_MS.queue);
+      frames.add(side, seen.frames, { oldSoundBlocks: seen.blocks, lastOldFrameMs: seen.lastMs });
+      packets.add(side, (await staleOf(one)) - stale);
+    });
   } finally {
     await ours.close();
     await baseline.close();
@@ -55,12 +52,10 @@ const last = new Figure({ figure: 'interrupt_to_last_old_frame', unit: 'ms p99',
   const ours = await rig('ours', 'plain');
   const baseline = await rig('request', 'plain');
   try {
-    for (let at = 0; at < Math.ceil(SAMPLES / 2); at++) {
-      for (const [side, one] of [['ours', ours], ['baseline', baseline]] as const) {
-        const seen = await interruptOnce(one, side === 'ours' ? LOOK_MS.ours : LOOK_MS.request);
-        last.add(side, seen.lastMs, { oldFrames: seen.frames });
-      }
-    }
+    await alternate(ours, baseline, Math.ceil(SAMPLES / 2), async (side, one) => {
+      const seen = await interruptOnce(one, side === 'ours' ? LOOK_MS.ours : LOOK_MS.request);
+      last.add(side, seen.lastMs, { oldFrames: seen.frames });
+    });
   } finally {
     await ours.close();
     await baseline.close();

@@ -7,7 +7,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { Figure } from './Figure.ts';
 import { redirect, untilFound, untilNewPicture, untilRtpPainted } from './moments.ts';
-import { between, PROMPTS, rig, SAMPLES, type Rig } from './rig.ts';
+import { alternate, between, PROMPTS, rig, SAMPLES, type Rig } from './rig.ts';
 
 async function hard({ page }: Rig, prompt: string): Promise<{ ms: number; how: string; predictedMs: number | null }> {
   const turn = await redirect(page, prompt);
@@ -34,14 +34,11 @@ const baseline = await rig('chunk', 'page');
 try {
   for (const [figure, measure] of [[restart, hard], [steer, seamless]] as const) {
     if (measure === seamless) for (const { page } of [ours, baseline]) await page.probe.page.getByRole('button', { name: 'Blend' }).click();
-    for (let at = 0; at < SAMPLES; at++) {
-      for (const [side, one] of [['ours', ours], ['baseline', baseline]] as const) {
-        await delay(between(400, 1_000));
-        const { ms, how, predictedMs } = await measure(one, PROMPTS[at % PROMPTS.length]!);
-        figure.add(side, ms, { how, predictedMs });
-        one.page.probe.forget((await one.page.probe.now()) - 5_000);
-      }
-    }
+    await alternate(ours, baseline, SAMPLES, async (side, one, index) => {
+      await delay(between(400, 1_000));
+      const { ms, how, predictedMs } = await measure(one, PROMPTS[index % PROMPTS.length]!);
+      figure.add(side, ms, { how, predictedMs });
+    });
   }
 } finally {
   await ours.close();

@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { bundle } from '../probe/bundle.ts';
+import { painted } from '../probe/derive.ts';
 import { Probe } from '../probe/Probe.ts';
 import { ApiClient } from '../test/e2e/api_client.ts';
 import { DrivePage } from '../test/e2e/DrivePage.ts';
@@ -55,6 +56,35 @@ async function openPlain(server: TestServer, api: ApiClient, probe: Probe, { sta
   const { id, clientToken } = await api.createSession({ seed, stamp });
   const html = `<!doctype html><title>plain</title><body><canvas width="224" height="128"></canvas><input type="text"><button>Join</button><script>${script}</script>`;
   return DrivePage.open(probe, server, { path: '/plain', query: `session=${id}&token=${encodeURIComponent(clientToken)}`, html });
+}
+
+/** Samples that one side gives before it is the other's turn: enough that a turn is worth the pause, few enough that both see the same machine. */
+const TURN = 3;
+
+/**
+ * Takes `samples` of each side in turns of {@link TURN}. The side that waits is paused: on a small machine two sessions and two browsers at once would measure each
+ * other. `measure` returns when its sample is complete.
+ */
+export async function alternate(ours: Rig, baseline: Rig, samples: number, measure: (side: 'ours' | 'baseline', rig: Rig, index: number) => Promise<void>): Promise<void> {
+  await Promise.all([ours, baseline].map((one) => control(one, 'pause')));
+  for (let from = 0; from < samples; from += TURN) {
+    for (const [side, one] of [['ours', ours], ['baseline', baseline]] as const) {
+      await control(one, 'resume');
+      const since = await one.page.probe.now();
+      await one.page.probe.until('pictures after the pause', (log) => painted(log).filter(({ t }) => t > since)[SETTLED_PICTURES]);
+      for (let index = from; index < Math.min(samples, from + TURN); index++) await measure(side, one, index);
+      one.page.probe.forget((await one.page.probe.now()) - 1_000);
+      await control(one, 'pause');
+    }
+  }
+}
+
+/** A second of pictures. */
+const SETTLED_PICTURES = 12;
+
+async function control({ api, page }: Rig, request: 'pause' | 'resume'): Promise<void> {
+  const { status, body } = await api.call('POST', `/v1/sessions/${await page.sessionId()}/${request}?wait=applied`, { body: {} });
+  if (status !== 200) throw new Error(`${request} gave ${status} ${JSON.stringify(body)}`);
 }
 
 /** A number in `[low, high)`: presses must not fall into step with chunks. */

@@ -58,7 +58,7 @@ export function heldAt(samples: readonly Sample[], press: PressSample): PaintedS
 }
 
 export interface OldMedia {
-  /** Paints after the press of an older epoch than `newEpoch` that show another picture than the one held. */
+  /** Paints after the press of an older epoch than `newEpoch` that show another picture than the paint before, the one held at first. */
   readonly frames: readonly StampedPaint[];
   /** Blocks rendered later than {@link FADE_MS} after the press was handled that carry an older epoch's tone. */
   readonly blocks: readonly SoundSample[];
@@ -77,10 +77,13 @@ export interface OldMedia {
 export function oldMediaAfter(samples: readonly Sample[], press: PressSample, newEpoch: number, until = Infinity): OldMedia {
   const held = heldAt(samples, press);
   const after = painted(samples).filter(({ t }) => t >= press.t && t < until);
-  const frames = after.filter(
-    (paint): paint is StampedPaint =>
-      paint.stamp !== null && wrappedDistance(paint.stamp.epoch, newEpoch % EPOCHS, EPOCHS) < 0 && !(held?.stamp != null && sameStamp(paint.stamp, held.stamp)),
-  );
+  let shown = held?.stamp ?? null;
+  const frames = after.filter((paint): paint is StampedPaint => {
+    if (paint.stamp === null) return false;
+    const again = shown !== null && sameStamp(paint.stamp, shown);
+    shown = paint.stamp;
+    return !again && wrappedDistance(paint.stamp.epoch, newEpoch % EPOCHS, EPOCHS) < 0;
+  });
   const blocks = heard(samples).filter((block) => {
     const pressedAt = soundStopsAt(press, block.context);
     if (block.t >= until || block.tone === null) return false;

@@ -29,6 +29,8 @@ describe('oldMediaAfter', () => {
     const late = oldMediaAfter([...clean, paint(1060, 4, 12)], press(1000), 5);
     assert.equal(late.frames.length, 1);
     assert.equal(late.lastOldFrameMs, 60);
+    const repeated = oldMediaAfter([...clean, paint(1060, 4, 12), paint(1300, 4, 12)], press(1000), 5);
+    assert.equal(repeated.lastOldFrameMs, 60, 'a picture that stands still is painted once');
   });
 
   it('finds a picture older than the held one', () => {
