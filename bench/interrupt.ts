@@ -29,7 +29,7 @@ async function staleOf({ server }: Rig): Promise<number> {
   return (await server.metrics()).sum('segue_media_stale_packets_total');
 }
 
-const packets = new Figure({ figure: 'old_packets_after_fence', unit: 'packets per interrupt', statistic: 'sum', baselineName: 'a server that clears queues, without epochs' });
+const packets = new Figure({ figure: 'old_packets_after_fence', unit: 'packets', statistic: 'sum', baselineName: 'a server that clears queues, without epochs' });
 const frames = new Figure({ figure: 'old_frames_painted', unit: 'frames', statistic: 'sum', baselineName: 'a server that clears queues, without epochs, and a plain client' });
 const last = new Figure({ figure: 'interrupt_to_last_old_frame', unit: 'ms p99', statistic: 'p99', baselineName: 'whole-request scheduling of the same model, plain client on both' });
 

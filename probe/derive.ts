@@ -76,7 +76,9 @@ export interface OldMedia {
  */
 export function oldMediaAfter(samples: readonly Sample[], press: PressSample, newEpoch: number, until = Infinity): OldMedia {
   const held = heldAt(samples, press);
-  const after = painted(samples).filter(({ t }) => t >= press.t && t < until);
+  const after = painted(samples)
+    .filter(({ t }) => t >= press.t && t < until)
+    .sort((a, b) => a.t - b.t);
   let shown = held?.stamp ?? null;
   const frames = after.filter((paint): paint is StampedPaint => {
     if (paint.stamp === null) return false;
