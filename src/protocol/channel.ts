@@ -4,6 +4,7 @@
  */
 import { Type, type Static } from 'typebox';
 import { ErrorBody } from './errors.ts';
+import { PromptWarning } from './prompt_warning.ts';
 
 export const PROTOCOL_VERSION = 1;
 
@@ -90,6 +91,8 @@ export const Accepted = Type.Object({
   conditioningVersion: Type.Integer(),
   /** The position held or rewound to, where the request fences. */
   held90k: Type.Optional(Type.Integer()),
+  /** Of a redirect: what of its prompt has no effect. Absent where all of it has. */
+  warnings: Type.Optional(Type.Array(PromptWarning)),
 });
 
 export const Applied = Type.Object({
@@ -103,7 +106,7 @@ export const Applied = Type.Object({
   media90k: Type.Integer(),
   predictedMs: Type.Union([Type.Number(), Type.Null()]),
   elapsedMs: Type.Number(),
-  warnings: Type.Array(Type.String()),
+  warnings: Type.Array(PromptWarning),
 });
 
 export const Superseded = Type.Object({ type: Type.Literal('superseded'), re: Id, by: Id });

@@ -7,6 +7,7 @@ import type { VideoContinuationInput, VideoContinuationState } from '../engine/m
 import type { LoopKernel, LoopState } from '../engine/model/loop_kernel.ts';
 import type { BlockId } from '../engine/model/work.ts';
 import type { MemoryBudget } from '../engine/memory/BlockPool.ts';
+import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { MediaFormat } from '../streams/media_time.ts';
 
 type Loop<Input, State extends LoopState> = Omit<LoopKernel<Input, State, unknown>, 'finalize'>;
@@ -75,7 +76,7 @@ export interface UnderstoodPrompt {
   /** What the words name by themselves: stands in for a director that makes no plan. */
   readonly changes: ScenePlan;
   /** Words without effect. */
-  readonly warnings: readonly string[];
+  readonly warnings: readonly PromptWarning[];
 }
 
 /** A loaded model, as far as a video continuation needs it. */

@@ -6,6 +6,7 @@ import type { MediaEvent } from './media_events.ts';
 import type { MediaFormat, MediaTime90k } from './media_time.ts';
 import type { SharedPoolDescriptor } from './shared_pool.ts';
 import type { ErrorBody } from '../protocol/errors.ts';
+import type { PromptWarning } from '../protocol/prompt_warning.ts';
 
 /** How a request came to take effect. */
 export type AppliedHow = 'interrupted' | 'restart' | 'steer' | 'continue' | 'paused' | 'resumed';
@@ -78,8 +79,8 @@ export type EngineToControl =
       /** From the request's arrival at the engine to its first changed frame handed to media: as predicted, and as it was. */
       readonly predictedMs: number | null;
       readonly elapsedMs: number;
-      /** Words of the prompt that the model doesn't know. */
-      readonly warnings: readonly string[];
+      /** What of the prompt had no effect. */
+      readonly warnings: readonly PromptWarning[];
     }
   | { readonly type: 'request.superseded'; readonly sessionId: string; readonly requestId: string; readonly by: string }
   | { readonly type: 'request.failed'; readonly sessionId: string; readonly requestId: string; readonly error: ErrorBody }

@@ -225,7 +225,7 @@ export class Room {
     });
     client.on('applied', ({ warnings }) => {
       this.#toasts.clear();
-      if (warnings.length > 0) this.#toasts.show('Not every word had an effect', { detail: `Ignored: ${warnings.join(', ')}` });
+      if (warnings.length > 0) this.#toasts.show('Not every word had an effect', { detail: warnings.map(({ message }) => message).join(' ') });
     });
     client.on('measure', () => this.overlay.showMeasures(client.measures));
     client.on('stats', (stats) => this.overlay.showStats(stats));

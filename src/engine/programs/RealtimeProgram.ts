@@ -1,3 +1,4 @@
+import type { PromptWarning } from '../../protocol/prompt_warning.ts';
 import type { Conditioning, LoopState, StepOutputs } from '../model/loop_kernel.ts';
 import type { BlockId } from '../model/work.ts';
 import type { MediaDemand } from '../scheduler/AdmissionController.ts';
@@ -40,7 +41,7 @@ export interface RealtimeProgram<State extends ProgramState = ProgramState> {
   /** What follows from a committed step. `stepped` is the loop's state after it. */
   advance(state: State, step: CommittedStep, predict: Predict): Transition<State>;
   /** @throws {SegueError} `prompt_not_understood`: the state is as before then. */
-  redirect(state: State, request: RedirectRequest): { readonly state: State; readonly warnings: readonly string[] };
+  redirect(state: State, request: RedirectRequest): { readonly state: State; readonly warnings: readonly PromptWarning[] };
   /** Predicted device milliseconds from a redirect, just begun, to its first changed frame. */
   predictRedirectMs(state: State, predict: Predict): number;
   /** Whether a chunk in flight could be steered: the runtime then keeps it, if it directly follows what was seen. */

@@ -1,5 +1,6 @@
 import type { Clock, Timer } from '../../observe/clock.ts';
 import { SegueError } from '../../protocol/errors.ts';
+import type { PromptWarning } from '../../protocol/prompt_warning.ts';
 import type { AppliedHow, EngineRequest, EngineToControl, SessionChannels, TraceEvent } from '../../streams/messages.ts';
 import type { MediaEvent } from '../../streams/media_events.ts';
 import { frameDuration90k, type MediaTime90k } from '../../streams/media_time.ts';
@@ -76,7 +77,7 @@ export class EngineSession {
   deadlinesMissed = 0;
   readonly #deps: SessionDependencies;
   readonly #requests = new RequestScheduler();
-  readonly #predicted = new Map<string, { readonly predictedMs: number; readonly warnings: readonly string[] }>();
+  readonly #predicted = new Map<string, { readonly predictedMs: number; readonly warnings: readonly PromptWarning[] }>();
   readonly #versions: VersionLedger<ProgramState>;
   readonly #streams: SessionStreams;
   readonly #frame90k: number;

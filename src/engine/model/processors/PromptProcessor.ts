@@ -1,4 +1,5 @@
 import { SegueError } from '../../../protocol/errors.ts';
+import type { PromptWarning } from '../../../protocol/prompt_warning.ts';
 import { philox4x32 } from '../philox.ts';
 import { AuthoringFile } from '../spec/authoring_file.ts';
 import type { ModelSpec } from '../spec/model_spec.ts';
@@ -13,8 +14,8 @@ export interface ParsedPrompt {
   readonly edits: readonly string[];
   /** The attributes that the text names, read without the director. */
   readonly changes: Attributes;
-  /** Words and phrases that had no effect: unknown ones, and ones that a later phrase replaced. */
-  readonly warnings: readonly string[];
+  /** Words and phrases that had no effect: unknown ones, then ones that a later phrase replaced. */
+  readonly warnings: readonly PromptWarning[];
 }
 
 export interface DirectorPlan {
@@ -82,7 +83,7 @@ export class PromptProcessor {
       const { one, two } = this.#rules.edit_templates;
       edits.push(b === undefined ? fill(one, { a }) : fill(two, { a, b }));
     }
-    return { edits, changes: Object.fromEntries(kept.map(({ attribute, value }) => [attribute, value])), warnings: [...unknown, ...replaced] };
+    return { edits, changes: Object.fromEntries(kept.map(({ attribute, value }) => [attribute, value])), warnings: warningsOf(unknown, [...replaced]) };
   }
 
   /** What the director continues: `<bos> state <sep> edit <eos>`. */
@@ -173,6 +174,13 @@ export class PromptProcessor {
   #examples(): string {
     return this.#rules.attributes.map(({ name, values }) => `${name} (${values.map(({ canonical }) => canonical).join(', ')})`).join(', ');
   }
+}
+
+function warningsOf(unknown: readonly string[], replaced: readonly string[]): PromptWarning[] {
+  const warnings: PromptWarning[] = [];
+  if (unknown.length > 0) warnings.push({ code: 'unknown_words', words: [...unknown], message: `Not known to the model: ${unknown.join(', ')}.` });
+  if (replaced.length > 0) warnings.push({ code: 'replaced', words: [...replaced], message: `Replaced by something said later: ${replaced.join(', ')}.` });
+  return warnings;
 }
 
 function fill(template: string, values: Readonly<Record<string, string>>): string {

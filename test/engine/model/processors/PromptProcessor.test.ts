@@ -30,13 +30,24 @@ test('the longest phrase wins over its words', () => {
 test('words the model never saw stand for ones it knows; others are reported, once each', () => {
   const parsed = processor.parse('seashore at twilight with unicorns, unicorns and dragons');
   assert.deepEqual(parsed.changes, { place: 3, time: 2 });
-  assert.deepEqual(parsed.warnings, ['unicorns', 'dragons']);
+  assert.deepEqual(parsed.warnings, [{ code: 'unknown_words', words: ['unicorns', 'dragons'], message: 'Not known to the model: unicorns, dragons.' }]);
 });
 
 test('of two values of one attribute the later counts and the earlier is reported', () => {
   const parsed = processor.parse('forest no city at night');
   assert.deepEqual(parsed.changes, { place: 2, time: 3 });
-  assert.ok(parsed.warnings.includes('forest'));
+  assert.deepEqual(
+    parsed.warnings.map(({ code, words }) => [code, words]),
+    [
+      ['unknown_words', ['no']],
+      ['replaced', ['forest']],
+    ],
+  );
+});
+
+test('unknown words and replaced words are told apart', () => {
+  const { warnings } = processor.parse('forest with unicorns, no: city at night');
+  assert.deepEqual(Object.fromEntries(warnings.map(({ code, words }) => [code, words])), { unknown_words: ['unicorns', 'no'], replaced: ['forest'] });
 });
 
 test('a prompt that names nothing known is not understood, and the error says what is', () => {
