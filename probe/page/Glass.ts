@@ -98,7 +98,7 @@ export class Glass {
   }
 
   #paintedByCanvas(source: PictureSource): void {
-    const key = source instanceof HTMLVideoElement ? (this.#shown.get(source) ?? null) : 'timestamp' in source ? source.timestamp : null;
+    const key = source instanceof HTMLVideoElement ? (this.#shown.get(source) ?? null) : 'timestamp' in source ? keyOf(source) : null;
     this.#painted('canvas', source, performance.now(), key);
   }
 
@@ -134,6 +134,13 @@ export class Glass {
     this.#luma = luma;
     return before === null ? null : Math.round((sum / at) * 100) / 100;
   }
+}
+
+/** The RTP timestamp, where the frame comes from a peer connection; else what its maker called its time. */
+function keyOf(frame: VideoFrame): number {
+  // Of the WebCodecs metadata registry; TypeScript's DOM library doesn't have it yet.
+  const described = frame as VideoFrame & { metadata?(): { readonly rtpTimestamp?: number } };
+  return described.metadata?.().rtpTimestamp ?? frame.timestamp;
 }
 
 function isPicture(source: unknown): source is PictureSource {

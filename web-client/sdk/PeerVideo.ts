@@ -1,47 +1,26 @@
-import type { FrameImage, Presenter } from './Presenter.ts';
+import { ElementVideo } from './ElementVideo.ts';
+import type { Presenter } from './Presenter.ts';
+import { TrackVideo } from './TrackVideo.ts';
 
-/** Pictures of a peer connection: a `<video>` that is never shown, whose frames go to the presenter with their RTP timestamps. */
+/**
+ * Pictures of a peer connection, by the shortest way that the browser has: straight from the track, or else by a `<video>`, whose frames come a
+ * rendering later (10 to 20 ms).
+ */
 export class PeerVideo {
-  readonly #receiver: RTCRtpReceiver;
-  readonly #element: HTMLVideoElement;
-  readonly #presenter: Presenter;
-  #callback = 0;
+  #source: { close(): void };
   #closed = false;
 
   constructor(receiver: RTCRtpReceiver, presenter: Presenter) {
-    this.#receiver = receiver;
-    this.#presenter = presenter;
-    this.#element = document.createElement('video');
-    this.#element.muted = true;
-    this.#element.playsInline = true;
-    this.#element.srcObject = new MediaStream([receiver.track]);
-    this.#element.play().catch(() => undefined);
-    this.#next();
+    this.#source = TrackVideo.isSupported
+      ? new TrackVideo(receiver.track, presenter, () => {
+          if (!this.#closed) this.#source = new ElementVideo(receiver, presenter);
+        })
+      : new ElementVideo(receiver, presenter);
   }
 
+  /** Idempotent. */
   close(): void {
     this.#closed = true;
-    this.#element.cancelVideoFrameCallback(this.#callback);
-    this.#element.pause();
-    this.#element.srcObject = null;
-  }
-
-  /** Pages that aren't a secure context have no VideoFrame; there a kept frame may turn out to be its successor. */
-  #keep(shown: FrameImage): FrameImage {
-    if (typeof VideoFrame === 'undefined') return shown;
-    const frame = new VideoFrame(this.#element);
-    return { rtp: shown.rtp, image: frame, width: shown.width, height: shown.height, release: () => frame.close() };
-  }
-
-  #next(): void {
-    this.#callback = this.#element.requestVideoFrameCallback((_now, metadata) => {
-      if (this.#closed) return;
-      this.#next();
-      // Firefox tells no rtpTimestamp here; its receiver knows that of the newest frame handed to the track.
-      const rtp = metadata.rtpTimestamp ?? this.#receiver.getSynchronizationSources()[0]?.rtpTimestamp;
-      if (rtp === undefined) return;
-      const shown: FrameImage = { rtp, image: this.#element, width: metadata.width, height: metadata.height, keep: () => this.#keep(shown), release: () => undefined };
-      this.#presenter.offer(shown);
-    });
+    this.#source.close();
   }
 }

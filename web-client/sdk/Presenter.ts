@@ -76,13 +76,15 @@ export class Presenter {
     return this.#sound === null || this.#sound.isShut ? null : this.#sound.playedRtp();
   }
 
-  /** Freezes the picture and silences the sound, in this call. `opens`: by itself, with the first frame of the new epoch. */
+  /**
+   * Freezes the picture and silences the sound, in this call. `opens`: by itself, with the first frame of the new epoch. Listeners wait for {@link tell}: the
+   * request goes out before anybody redraws a page.
+   */
   freeze(requestId: string, opens: boolean): HeldPosition {
     const audio = this.#heardRtp;
     this.#gate.shut(requestId, opens);
     this.#sound?.shut();
     this.#forgetWaiting();
-    this.#tell();
     const video = this.#gate.lastPainted;
     return { ...(video === null ? {} : { heldVideoRtp: video }), ...(audio === null ? {} : { heldAudioRtp: audio }) };
   }
@@ -94,12 +96,12 @@ export class Presenter {
   failed(requestId: string): void {
     this.#gate.fail(requestId);
     if (this.#gate.presentation !== 'awaiting') this.#forgetWaiting();
-    this.#tell();
+    this.tell();
   }
 
   release(): void {
     this.#decided(this.#gate.release());
-    this.#tell();
+    this.tell();
   }
 
   notice(notice: FrameNotice): void {
@@ -123,7 +125,7 @@ export class Presenter {
       this.#forgetWaiting();
       this.#paint(frame);
       if (before !== 'flowing' && opening) this.#sound?.openFrom(opening.audioRtp);
-      this.#tell();
+      this.tell();
     } else if (before === 'flowing') {
       frame.release();
     } else {
@@ -143,6 +145,13 @@ export class Presenter {
     if (this.#gate.presentation === 'flowing') this.#sound?.open();
   }
 
+  /** Tells the presentation, where it has changed since it was told. */
+  tell(): void {
+    if (this.#told === this.#gate.presentation) return;
+    this.#told = this.#gate.presentation;
+    this.#events.presentation(this.#told);
+  }
+
   close(): void {
     this.#closed = true;
     this.#forgetWaiting();
@@ -156,7 +165,7 @@ export class Presenter {
     this.#paint(frame);
     const opened = this.#notices.at(rtp);
     if (opened) this.#sound?.openFrom(opened.audioRtp);
-    this.#tell();
+    this.tell();
   }
 
   #paint(frame: FrameImage): void {
@@ -175,11 +184,5 @@ export class Presenter {
   #forgetWaiting(): void {
     this.#waiting?.release();
     this.#waiting = null;
-  }
-
-  #tell(): void {
-    if (this.#told === this.#gate.presentation) return;
-    this.#told = this.#gate.presentation;
-    this.#events.presentation(this.#told);
   }
 }

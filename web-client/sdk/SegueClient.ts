@@ -207,9 +207,10 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
     const request = make(this.#book.nextId());
     const handle = this.#book.add(request);
     this.#measures.pressed(request, pressedAt);
-    // First the person's own screen and ears, then everybody else.
+    // First the person's own screen and ears, then the server, then everybody who draws what came of it.
     if (fences(request)) Object.assign(request, this.#presenter.freeze(request.id, request.type === 'redirect'));
     this.#send(request);
+    this.#presenter.tell();
     return handle;
   }
 
