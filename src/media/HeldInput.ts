@@ -9,13 +9,16 @@ import type { SessionWords } from '../streams/session_words.ts';
 export class HeldInput {
   readonly #clock: Clock;
   readonly #words: SessionWords;
+  readonly #changed: () => void;
   #source: string | null = null;
   #last: ActionInput | null = null;
   #silence: Timer | null = null;
 
-  constructor(clock: Clock, words: SessionWords) {
+  /** @param changed called after what is held has become another than before. */
+  constructor(clock: Clock, words: SessionWords, changed: () => void = () => undefined) {
     this.#clock = clock;
     this.#words = words;
+    this.#changed = changed;
   }
 
   /** @param source connection that it came by: a rejoined client counts from its own start again. Returns whether it was taken. */
@@ -36,6 +39,8 @@ export class HeldInput {
   }
 
   #write({ sequence, speed, leftPresses, rightPresses }: ActionInput, steer: number): void {
+    const before = this.#words.action;
     this.#words.writeAction({ sequence, steer, speed, leftPresses, rightPresses });
+    if (before.steer !== steer || before.speed !== speed || before.leftPresses !== leftPresses || before.rightPresses !== rightPresses) this.#changed();
   }
 }

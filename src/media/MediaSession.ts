@@ -90,7 +90,7 @@ export class MediaSession {
     this.#audioPool = SharedPool.attach(deps.channels.audio);
     this.#presented = new PresentedTracker(this.#words.epoch, frameDuration90k(deps.format));
     this.#gate = new ChannelGate(deps.options.limits);
-    this.#input = new HeldInput(deps.clock, this.#words);
+    this.#input = new HeldInput(deps.clock, this.#words, () => deps.sinks.toEngine({ type: 'media.action', sessionId: this.sessionId }));
     this.#bitrate = new BitrateControl(deps.options.bitrate);
     this.#engineEpoch = deps.options.fence === 'queue' ? new EngineEpoch(this.#words) : null;
     const shared = { clock: deps.clock, rtp: deps.rtp, words: this.#words, fence: this.#engineEpoch ?? this.#words, timeline: this.#timeline, stamped: deps.stamped };
@@ -136,6 +136,11 @@ export class MediaSession {
 
   /** Takes over the slot of a chunk, whatever becomes of it. */
   media(event: MediaEvent): void {
+    if (event.type === 'media.recall') {
+      this.#sounds.recall();
+      this.#pictures.recall();
+      return;
+    }
     if (event.type !== 'media.chunk') return; // the format came with `session.open`; a completed stream plays out what is queued
     this.#observeEpoch();
     if (this.#engineEpoch?.follow(event.epoch) === true) {
@@ -148,7 +153,7 @@ export class MediaSession {
     }
     if (!this.#closed) {
       const bytes = this.#audioPool.bytes(event.slot);
-      this.#sounds.push(event.start90k, event.epoch, new Int16Array(bytes.buffer, bytes.byteOffset, Math.min(event.samples, bytes.byteLength >> 1)));
+      this.#sounds.push(event.start90k, event.epoch, new Int16Array(bytes.buffer, bytes.byteOffset, Math.min(event.samples, bytes.byteLength >> 1)), event.revision);
     }
     this.#audioPool.release(event.slot);
   }

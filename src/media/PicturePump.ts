@@ -44,6 +44,8 @@ export interface PicturePumpEvents {
 export interface PictureCounters {
   framesFenced: number;
   framesSkipped: number;
+  /** Made anew before they were sent. */
+  framesRecalled: number;
   underruns: number;
   encodeMsTotal: number;
 }
@@ -51,16 +53,16 @@ export interface PictureCounters {
 /**
  * Lets raw pictures go when they are due and encodes them, one at a time. Held (nothing is due) before the first frame, on an
  * underrun, while paused or unwatched, and after a fence; then the last picture is repeated. A frame whose successor is due as well
- * is skipped: late frames never pile up.
+ * is skipped: late frames never pile up. A frame that leaves is claimed first; one that the engine has recalled is dropped.
  *
  * The epoch is compared with the session's word after every encode: what was overtaken by a fence is not handed on, and the next
  * picture is a keyframe.
  */
 export class PicturePump {
-  readonly counters: PictureCounters = { framesFenced: 0, framesSkipped: 0, underruns: 0, encodeMsTotal: 0 };
+  readonly counters: PictureCounters = { framesFenced: 0, framesSkipped: 0, framesRecalled: 0, underruns: 0, encodeMsTotal: 0 };
   readonly #clock: Clock;
   readonly #rtp: RtpClock;
-  readonly #words: Pick<SessionWords, 'writeAnchor'>;
+  readonly #words: Pick<SessionWords, 'writeAnchor' | 'outgoing'>;
   readonly #fence: FenceEpoch;
   readonly #timeline: Timeline;
   readonly #encoder: VpxEncoder;
@@ -89,7 +91,7 @@ export class PicturePump {
   constructor(deps: {
     readonly clock: Clock;
     readonly rtp: RtpClock;
-    readonly words: Pick<SessionWords, 'writeAnchor'>;
+    readonly words: Pick<SessionWords, 'writeAnchor' | 'outgoing'>;
     readonly fence: FenceEpoch;
     readonly timeline: Timeline;
     readonly pool: SharedPool;
@@ -127,8 +129,27 @@ export class PicturePump {
       if (stale) this.counters.framesFenced++;
       return;
     }
+    this.#recall();
     this.#queue.push(frame);
     this.#step();
+  }
+
+  /** Unsent frames were recalled: their slots go back. */
+  recall(): void {
+    this.#recall();
+    this.#step();
+  }
+
+  #recall(): number {
+    const { outgoing } = this.#words;
+    const latest = outgoing.revision;
+    this.counters.framesRecalled += this.#queue.dropWhere(({ revision, end90k }) => outgoing.isVoid(revision, end90k, latest));
+    return latest;
+  }
+
+  /** The head leaves the queue, sent or not: from here on it can't be recalled. False where it just was. */
+  #claimHead(revision: number): boolean {
+    return this.#words.outgoing.claim(this.#queue.head!.end90k, revision);
   }
 
   /** Whether anybody is connected; pictures don't run ahead unseen. */
@@ -156,6 +177,7 @@ export class PicturePump {
     if (epoch === this.#epoch) return;
     this.#epoch = epoch;
     this.counters.framesFenced += this.#queue.dropWhere((frame) => frame.epoch !== epoch);
+    this.#words.outgoing.restart();
     this.#timeline.hold();
     this.#end90k = null;
     this.#paused = false;
@@ -195,7 +217,9 @@ export class PicturePump {
 
   /** Running: the time of the next step, or null where a frame left for the encoder. */
   #flow(now: number): number | null {
+    const revision = this.#recall();
     while (this.#queue.next !== null && this.#due(this.#queue.next.start90k) <= now) {
+      if (!this.#claimHead(revision)) return this.#flow(now);
       this.#end90k = this.#queue.head!.end90k;
       this.#queue.dropHead();
       this.counters.framesSkipped++;
@@ -214,6 +238,7 @@ export class PicturePump {
       due = this.#due(head.start90k);
     }
     if (due - now > DUE_TOLERANCE_MS) return due;
+    if (!this.#claimHead(revision)) return this.#flow(now);
     this.#end90k = head.end90k;
     const decision = this.#keyframes.decide(now);
     if (decision === 'wait') {

@@ -1,5 +1,7 @@
 import type { Clock, Timer } from '../observe/clock.ts';
 import type { MediaTime90k } from '../streams/media_time.ts';
+import type { Outgoing } from '../streams/outgoing.ts';
+import type { SessionWords } from '../streams/session_words.ts';
 import type { OpusEncoder } from './native.ts';
 import type { RtpClock } from './RtpClock.ts';
 import { SoundTrack } from './SoundTrack.ts';
@@ -30,6 +32,7 @@ export class SoundPump {
   readonly #clock: Clock;
   readonly #rtp: RtpClock;
   readonly #fence: FenceEpoch;
+  readonly #outgoing: Outgoing;
   readonly #timeline: Timeline;
   readonly #encoder: OpusEncoder;
   readonly #leave: (sound: LeavingSound) => void;
@@ -46,6 +49,7 @@ export class SoundPump {
     readonly clock: Clock;
     readonly rtp: RtpClock;
     readonly fence: FenceEpoch;
+    readonly words: Pick<SessionWords, 'outgoing'>;
     readonly timeline: Timeline;
     readonly sampleRate: number;
     readonly encoder: OpusEncoder;
@@ -55,6 +59,7 @@ export class SoundPump {
     this.#clock = deps.clock;
     this.#rtp = deps.rtp;
     this.#fence = deps.fence;
+    this.#outgoing = deps.words.outgoing;
     this.#timeline = deps.timeline;
     this.#encoder = deps.encoder;
     this.#leave = deps.leave;
@@ -73,9 +78,18 @@ export class SoundPump {
   }
 
   /** Copies the samples; sound of another epoch than the word's is dropped. */
-  push(start90k: MediaTime90k, epoch: number, samples: Int16Array): void {
+  push(start90k: MediaTime90k, epoch: number, samples: Int16Array, revision: number): void {
     this.fence();
-    if (!this.#closed && epoch === this.#epoch) this.#track.add(start90k, epoch, samples);
+    if (this.#closed || epoch !== this.#epoch) return;
+    this.recall();
+    this.#track.add(start90k, epoch, samples, revision);
+  }
+
+  /** Drops what was recalled. Returns the revision that it looked at. */
+  recall(): number {
+    const latest = this.#outgoing.revision;
+    this.#track.drop((revision, end90k) => this.#outgoing.isVoid(revision, end90k, latest));
+    return latest;
   }
 
   /** Drops what is older than the session's word. */
@@ -137,6 +151,18 @@ export class SoundPump {
     if (!running || beginMs >= atMs + PACKET_MS) return this.#track.read(this.#samples, null);
     // The timeline begins within this packet: what is before its first media time was not meant to be heard now.
     const leadIn = beginMs > atMs ? Math.round(((beginMs - atMs) * this.#sampleRate) / 1000) : 0;
-    return this.#track.read(this.#samples, this.#timeline.mediaAt(Math.max(atMs, beginMs)), leadIn);
+    const media90k = this.#timeline.mediaAt(Math.max(atMs, beginMs));
+    this.#claim(media90k, leadIn);
+    return this.#track.read(this.#samples, media90k, leadIn);
+  }
+
+  /** A packet takes whole frames out with it: their pictures follow, and can't be recalled any more. */
+  #claim(media90k: MediaTime90k | null, leadIn: number): void {
+    if (media90k === null) return;
+    for (;;) {
+      const revision = this.recall();
+      const end90k = this.#track.reach(this.#samples.length - leadIn, media90k);
+      if (end90k === null || this.#outgoing.claim(end90k, revision)) return;
+    }
   }
 }

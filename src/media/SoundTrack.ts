@@ -11,6 +11,8 @@ export interface SoundWindow {
 
 interface Piece {
   readonly epoch: number;
+  readonly revision: number;
+  readonly end90k: MediaTime90k;
   readonly firstSample: number;
   readonly samples: Int16Array;
 }
@@ -43,8 +45,9 @@ export class SoundTrack {
     return this.#pieces.reduce((sum, piece) => sum + piece.samples.length, 0);
   }
 
-  add(start90k: MediaTime90k, epoch: number, samples: Int16Array): void {
-    this.#pieces.push({ epoch, firstSample: this.#sampleAt(start90k), samples: samples.slice() });
+  add(start90k: MediaTime90k, epoch: number, samples: Int16Array, revision = 0): void {
+    const firstSample = this.#sampleAt(start90k);
+    this.#pieces.push({ epoch, revision, end90k: this.#mediaAt(firstSample + samples.length), firstSample, samples: samples.slice() });
     while (this.#pieces.length > 1 && this.bufferedSamples > CAPACITY_S * this.#sampleRate) this.#pieces.shift();
   }
 
@@ -52,6 +55,19 @@ export class SoundTrack {
   fence(epoch: number): void {
     this.#pieces = this.#pieces.filter((piece) => piece.epoch === epoch);
     this.#cursor = null;
+  }
+
+  /** Drops the pieces that `recalled` names. Sound goes on without a cut: the next piece begins where the last one that is left ends. */
+  drop(recalled: (revision: number, end90k: MediaTime90k) => boolean): void {
+    if (this.#pieces.some(({ revision, end90k }) => recalled(revision, end90k))) this.#pieces = this.#pieces.filter(({ revision, end90k }) => !recalled(revision, end90k));
+  }
+
+  /** End of the last piece that a window from `media90k` on would hold anything of; null where it would hold silence. */
+  reach(samples: number, media90k: MediaTime90k): MediaTime90k | null {
+    const begin = this.#begin(media90k);
+    let end90k: MediaTime90k | null = null;
+    for (const piece of this.#pieces) if (piece.firstSample < begin + samples && piece.firstSample + piece.samples.length > begin) end90k = Math.max(end90k ?? 0, piece.end90k);
+    return end90k;
   }
 
   /**

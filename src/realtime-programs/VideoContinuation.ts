@@ -172,6 +172,19 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     };
   }
 
+  remakeMs({ video, inFlight, start, scene }: ContinuationState, predict: Predict): number | null {
+    const { components, steps } = this.#model;
+    if (scene === null || start !== null || inFlight !== null || video.plan.seeded) return null;
+    const write = video.plan.phase === 'write' ? predict(components.write) : 0;
+    return write + steps * predict(components.denoise) + predict(components.picture) + predict(components.sound);
+  }
+
+  revised(version: ContinuationState, current: ContinuationState): ContinuationState {
+    const { scene, talk, narration } = current;
+    const wish = current.upcoming ?? (scene?.conditioningVersion === version.scene?.conditioningVersion ? null : scene);
+    return { ...version, lineage: current.lineage + 1, talk, narration, upcoming: wish === null ? null : { ...wish, how: 'restart', step: 0, shown: false } };
+  }
+
   blocks(state: ContinuationState): readonly BlockId[] {
     return blocksOf(state);
   }
@@ -295,7 +308,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       step: next.video.plan.step,
       args: { how, predictedMs: round(predictedMs), ...Object.fromEntries(options.map((option) => [`${option.how}Ms`, round(option.predictedMs)])) },
     };
-    return { ...unchanged(next), decisions: [decision] };
+    return { ...unchanged(next), decisions: [decision], ...(talk.mode === 'seamless' ? { recall: true } : {}) };
   }
 
   /** At the start of a story: start frames of the scene, then on from them. */

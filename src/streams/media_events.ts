@@ -1,5 +1,6 @@
 import type { MediaFormat, MediaTime90k } from './media_time.ts';
 
+
 /** Versions that a piece of media was made under; carried by every chunk and frame. */
 export interface MediaVersions {
   readonly epoch: number;
@@ -32,6 +33,8 @@ export interface MediaInit extends StreamEvent {
 
 interface MediaChunkBase extends StreamEvent, MediaVersions {
   readonly type: 'media.chunk';
+  /** Of the session's outgoing media (see `Outgoing`) that it was made under: void where a later recall began before its end. */
+  readonly revision: number;
   readonly start90k: MediaTime90k;
   readonly end90k: MediaTime90k;
   /** `preview`: from an early estimate, refined in place by the `final` of the same range. */
@@ -63,9 +66,16 @@ export interface AudioChunk extends MediaChunkBase {
 
 export type MediaChunk = VideoChunk | AudioChunk;
 
+/** Unsent media was recalled: what is void can be let go of now, and the same range comes anew. Of the video stream; it speaks for both. */
+export interface MediaRecall extends StreamEvent {
+  readonly type: 'media.recall';
+  readonly revision: number;
+  readonly from90k: MediaTime90k;
+}
+
 export interface MediaComplete extends StreamEvent {
   readonly type: 'media.complete';
   readonly reason: 'closed' | 'failed';
 }
 
-export type MediaEvent = MediaInit | MediaChunk | MediaComplete;
+export type MediaEvent = MediaInit | MediaChunk | MediaRecall | MediaComplete;

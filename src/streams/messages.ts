@@ -150,6 +150,8 @@ export type EngineToMedia = MediaEvent;
 export type MediaToEngine =
   /** What the driver is known to have seen; monotone within an epoch, already clamped. */
   | { readonly type: 'media.presented'; readonly sessionId: string; readonly epoch: number; readonly media90k: MediaTime90k }
+  /** Held input changed: what is unsent may be made anew under it. */
+  | { readonly type: 'media.action'; readonly sessionId: string }
   /** The presentation anchor moved (first frame, underrun, release): deadlines must be read anew. */
   | { readonly type: 'media.anchored'; readonly sessionId: string };
 

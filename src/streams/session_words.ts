@@ -1,4 +1,5 @@
 import type { MediaTime90k } from './media_time.ts';
+import { Outgoing, OUTGOING_BYTES } from './outgoing.ts';
 
 /**
  * The shared words of one session: what must be seen by all threads at once, without a message.
@@ -7,9 +8,11 @@ import type { MediaTime90k } from './media_time.ts';
  * - *closed*: set once, never cleared.
  * - *action*: the latest held input state, written by the media thread where it arrives, read by the engine at every `planStep`.
  * - *anchor*: the presentation timeline, written by the media thread alone under a sequence lock.
+ * - *outgoing*: how far media has gone out, and from where on it was recalled.
  */
 export class SessionWords {
   readonly buffer: SharedArrayBuffer;
+  readonly outgoing: Outgoing;
   readonly #ints: Int32Array;
   readonly #floats: Float64Array;
 
@@ -18,6 +21,7 @@ export class SessionWords {
     this.buffer = buffer;
     this.#ints = new Int32Array(buffer, 0, INTS);
     this.#floats = new Float64Array(buffer, INTS * 4, FLOATS);
+    this.outgoing = new Outgoing(buffer, INTS * 4 + FLOATS * 8);
   }
 
   get epoch(): number {
@@ -104,4 +108,4 @@ const Int = { epoch: 0, closed: 1, actionSequence: 2, steer: 3, speed: 4, leftPr
 const Float = { anchorMedia: 0, anchorMs: 1 } as const;
 const INTS = 16;
 const FLOATS = 4;
-const BYTES = INTS * 4 + FLOATS * 8;
+const BYTES = INTS * 4 + FLOATS * 8 + OUTGOING_BYTES;

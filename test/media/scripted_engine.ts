@@ -71,6 +71,7 @@ function post(): void {
   for (let i = 0; i < samplesPerFrame; i++) samples[i] = Math.round(8000 * Math.sin((phase += (2 * Math.PI * 440) / format.audioSampleRate)));
   const base = {
     type: 'media.chunk' as const,
+    revision: 0,
     sessionId,
     start90k: next90k,
     end90k: next90k + duration,

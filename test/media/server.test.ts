@@ -42,7 +42,7 @@ function open(media: MediaServer, sessionId: string, stamp = false) {
     const slot = video.acquire()!;
     video.bytes(slot).fill(90);
     media.fromEngine({
-      type: 'media.chunk', kind: 'video', codec: 'rgb24', slot, sessionId, streamId: 'picture', sequence: index, epoch: words.epoch, conditioningVersion: 0, actionSequence: 0, weightsVersion: 'w', adapterVersions: {},
+      type: 'media.chunk', revision: 0, kind: 'video', codec: 'rgb24', slot, sessionId, streamId: 'picture', sequence: index, epoch: words.epoch, conditioningVersion: 0, actionSequence: 0, weightsVersion: 'w', adapterVersions: {},
       start90k: index * FRAME, end90k: (index + 1) * FRAME, stage: 'final', chunk: index >> 1, frameInChunk: index & 1, step: 0, events: { started: [], active: [], completed: [] }, origin: 'generated',
     } satisfies VideoChunk);
   };

@@ -168,6 +168,7 @@ export class SessionRig {
     this.video.bytes(picture).fill((index * 16 + (fields.epoch ?? this.words.epoch)) & 0xff);
     const video: VideoChunk = {
       type: 'media.chunk',
+      revision: this.words.outgoing.revision,
       sessionId: 's',
       streamId: 'picture',
       sequence: this.#sequence++,

@@ -50,6 +50,13 @@ export interface RealtimeProgram<State extends ProgramState = ProgramState> {
   withdraw(state: State): State;
   /** A kept version as the state to go on from: another future, with what is still being thought about taken over from `current`. */
   rewound(version: State, current: State): State;
+  /**
+   * Predicted device milliseconds from a kept version to the first frame after it, made anew under what is held and asked for now. Null
+   * where nothing else could come of it.
+   */
+  remakeMs(version: State, predict: Predict): number | null;
+  /** A kept version to go on from because what came after it was recalled unsent: the same story, with everything of `current` that was not in the version yet. */
+  revised(version: State, current: State): State;
   /** Everything that the state keeps alive with the executor. */
   blocks(state: State): readonly BlockId[];
   /** Output slots that were filled and not emitted yet. */
@@ -96,6 +103,8 @@ export interface Transition<State> {
   readonly text: readonly TextOutput[];
   /** A request of which the emitted frame is the first to show anything. */
   readonly applied: AppliedChange | null;
+  /** What is unsent may be recalled: it could be made anew under what has just been learnt. */
+  readonly recall?: true;
   /** Decisions, for the trace. */
   readonly decisions: readonly Decision[];
 }

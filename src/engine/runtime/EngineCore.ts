@@ -121,6 +121,7 @@ export class EngineCore {
     const session = this.#sessions.get(message.sessionId);
     if (this.#closed || session === undefined) return;
     if (message.type === 'media.presented') session.presented(message.epoch, message.media90k);
+    else if (message.type === 'media.action') session.actionChanged();
     else this.#dispatcher.requeue(session);
     this.#dispatcher.round();
   }

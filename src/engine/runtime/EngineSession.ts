@@ -6,6 +6,7 @@ import type { MediaEvent } from '../../streams/media_events.ts';
 import { frameDuration90k, type MediaTime90k } from '../../streams/media_time.ts';
 import { SessionWords, type ActionState } from '../../streams/session_words.ts';
 import { SharedPool } from '../../streams/shared_pool.ts';
+import type { Conditioning } from '../model/loop_kernel.ts';
 import type { FilledSlot, ProgramState, RealtimeProgram, Transition } from '../programs/RealtimeProgram.ts';
 import { ActionLatch } from '../scheduler/ActionLatch.ts';
 import type { AdmissionGrant } from '../scheduler/AdmissionController.ts';
@@ -25,6 +26,9 @@ import { VersionLedger } from './VersionLedger.ts';
  * Two chunks behind what was sent, and the one that is generated ahead of that.
  */
 export const HORIZON_CHUNKS = 3;
+
+/** Frames are made anew only where that is done so long before they are due: room for the way to the media thread and for what a prediction gets wrong. */
+const RECALL_MARGIN_MS = 15;
 
 /** Requests that wait for a baseline policy to read them; more are read at once. */
 const MAX_UNREAD = 64;
@@ -93,6 +97,10 @@ export class EngineSession {
   /** Requests that a baseline policy doesn't read yet. */
   readonly #unread: EngineRequest[] = [];
   #action: ActionState;
+  /** Of the latest denoise step. */
+  #madeUnder: Pick<Conditioning, 'steer' | 'speed'> | null = null;
+  /** Frames before this are being made for the second time, with little time left: how late they are says nothing of the look-ahead. */
+  #remade90k: MediaTime90k = 0;
 
   constructor({ sessionId, program, seed, prompt, channels, device, grant }: SessionOpening, deps: SessionDependencies) {
     this.#state = program.open({ seed, prompt });
@@ -107,9 +115,9 @@ export class EngineSession {
     this.#epoch = this.words.epoch;
     this.#frame90k = frameDuration90k(program.format);
     const nowMs = deps.clock.now();
-    const { lookAheadMs, redirectBudgetMs, redirectReserve, boostMs } = deps.options;
+    const { lookAheadMs, redirectBudgetMs, boostMs } = deps.options;
     this.timeline = new PresentationTimeline({ words: this.words, lookAheadMs, chunk90k: this.#frame90k * program.framesPerChunk, nowMs });
-    this.reserve = new BandwidthServer({ budgetMs: redirectBudgetMs, bandwidth: redirectReserve, boostMs, nowMs });
+    this.reserve = new BandwidthServer({ budgetMs: redirectBudgetMs, bandwidth: () => device.admission.reserveBandwidth, boostMs, nowMs });
     this.#action = this.words.action;
     this.latch = new ActionLatch(this.#action);
     this.#streams = new SessionStreams(sessionId, device.loaded.weightsVersion, deps.toMedia);
@@ -237,6 +245,44 @@ export class EngineSession {
     this.#commit();
   }
 
+  /** Held input is another than before: what was made under the old one and that nobody has taken yet is made anew, as far as time and the session's reserve allow. */
+  actionChanged(): void {
+    const { steer, speed } = this.latch.read(this.words.action);
+    if (this.#madeUnder === null || (this.#madeUnder.steer === steer && this.#madeUnder.speed === speed)) return;
+    this.#recall('action');
+  }
+
+  /**
+   * Takes back what was made but not sent from the first frame on that can still be made anew in time, and goes on from there. Nothing
+   * fences: what has been claimed for sending stays, what comes follows it without a gap.
+   */
+  #recall(cause: 'action' | 'redirect'): void {
+    if (this.#deps.options.policy !== 'unit' || this.closed || this.#interrupted || this.#paused || this.fenced()) return;
+    const nowMs = this.#deps.clock.now();
+    const { costs } = this.device;
+    const predict = (component: string): number => costs.component(component);
+    const marginMs = RECALL_MARGIN_MS + (this.device.busy ? costs.longest(this.program.demand.chunkComponents) : 0);
+    for (const version of this.#versions.from(this.words.outgoing.claimed90k)) {
+      const from90k = version.position90k;
+      const dueMs = this.timeline.presentationMs(from90k);
+      const makeMs = this.program.remakeMs(version, predict);
+      if (dueMs === null || makeMs === null || dueMs - nowMs < makeMs + marginMs) continue;
+      const newest = from90k === this.#state.position90k;
+      if (newest && (this.program.betweenChunks(this.#state) || this.program.steerable(this.#state))) return;
+      if (this.reserve.available(nowMs) < makeMs) return;
+      const revision = this.words.outgoing.recall(from90k);
+      if (revision === null) continue;
+      // What a redirect makes is charged as it is made, like all that is done for it.
+      if (cause === 'action') this.reserve.charge(nowMs, makeMs);
+      this.#remade90k = this.#state.position90k;
+      this.#streams.recall(revision, from90k);
+      this.#trace('media.recalled', { cause, media90k: from90k, frames: Math.round((this.#state.position90k - from90k) / this.#frame90k), aheadMs: dueMs - nowMs, makeMs });
+      this.#replace(this.program.revised(this.#versions.rewindTo(from90k), this.#state));
+      this.#deps.changed(this);
+      return;
+    }
+  }
+
   #redirect({ requestId, prompt, seamless, presented90k, conditioningVersion }: Extract<EngineRequest, { request: 'redirect' }>, supersedes: boolean): void {
     const was = { interrupted: this.#interrupted, paused: this.#paused };
     this.#interrupted = false;
@@ -319,7 +365,7 @@ export class EngineSession {
   // ---------------------------------------------------------------- steps
 
   /** A step was committed: what the program made of it takes force. Its slots are the state's, or media's, from here on. */
-  apply(transition: Transition<ProgramState>, unit: Pick<WorkUnit, 'plan' | 'action'>): void {
+  apply(transition: Transition<ProgramState>, unit: Pick<WorkUnit, 'plan' | 'action' | 'conditioning'>): void {
     const nowMs = this.#deps.clock.now();
     const { state, version, frame, text, applied, decisions } = transition;
     this.#replace(state, frame === null ? [] : [{ pool: 'video', slot: frame.videoSlot }, { pool: 'audio', slot: frame.audioSlot }]);
@@ -327,7 +373,10 @@ export class EngineSession {
     if (version !== null) this.#versions.keep(version);
     if (frame !== null) {
       const due = this.timeline.presentationMs(frame.start90k);
-      if (due !== null && nowMs > due) this.deadlinesMissed++;
+      if (due !== null) {
+        if (nowMs > due) this.deadlinesMissed++;
+        if (frame.start90k >= this.#remade90k) this.timeline.ready(due - nowMs);
+      }
       this.timeline.flowing();
       this.#streams.frame(frame, this.#epoch);
       this.#commit();
@@ -335,7 +384,13 @@ export class EngineSession {
     for (const output of text) this.#deps.toControl({ type: 'text', sessionId: this.sessionId, ...output, epoch: this.#epoch });
     for (const { name, args, ...place } of decisions) this.#deps.trace({ type: 'trace.scheduler', name, atMs: nowMs, sessionId: this.sessionId, epoch: this.#epoch, ...place, args });
     if (applied !== null) this.#answerApplied(applied.requestId, applied.how, applied);
-    if (unit.plan.kind === 'diffusion_step') this.latch.felt(unit.action);
+    if (unit.plan.kind === 'diffusion_step') {
+      this.latch.felt(unit.action);
+      this.#madeUnder = unit.conditioning;
+      // It was out while input changed: what it made may be old already.
+      this.actionChanged();
+    }
+    if (transition.recall === true) this.#recall('redirect');
     if (this.#unread.length > 0 && this.#readsNow()) for (const request of this.#unread.splice(0)) this.receive(request);
   }
 

@@ -1,6 +1,6 @@
 import type { EmittedFrame } from '../programs/RealtimeProgram.ts';
 import type { MediaEvent, MediaVersions } from '../../streams/media_events.ts';
-import type { MediaFormat } from '../../streams/media_time.ts';
+import type { MediaFormat, MediaTime90k } from '../../streams/media_time.ts';
 
 /** A session's two media streams: numbers their events, and says `init` first and `complete` once. */
 export class SessionStreams {
@@ -9,6 +9,7 @@ export class SessionStreams {
   readonly #send: (event: MediaEvent) => void;
   #videoSequence = 0;
   #audioSequence = 0;
+  #revision = 0;
   #complete = false;
 
   constructor(sessionId: string, weightsVersion: string, send: (event: MediaEvent) => void) {
@@ -26,9 +27,15 @@ export class SessionStreams {
   frame(frame: EmittedFrame, epoch: number): void {
     const { videoSlot, audioSlot, samples, origin, conditioningVersion, actionSequence, ...place } = frame;
     const versions: MediaVersions = { epoch, conditioningVersion, actionSequence, weightsVersion: this.#weightsVersion, adapterVersions: {} };
-    const chunk = { type: 'media.chunk', ...place, ...versions, stage: 'final', origin } as const;
+    const chunk = { type: 'media.chunk', revision: this.#revision, ...place, ...versions, stage: 'final', origin } as const;
     this.#send({ ...chunk, ...this.#video(), kind: 'video', codec: 'rgb24', slot: videoSlot });
     this.#send({ ...chunk, ...this.#audio(), kind: 'audio', codec: 'pcm16', slot: audioSlot, samples });
+  }
+
+  /** What is unsent from a position on is void; what comes is of this revision. */
+  recall(revision: number, from90k: MediaTime90k): void {
+    this.#revision = revision;
+    this.#send({ type: 'media.recall', ...this.#video(), revision, from90k });
   }
 
   complete(reason: 'closed' | 'failed'): void {

@@ -78,7 +78,7 @@ export class StepCommitter {
     const stands = { unitId: 0, sessionId: session.sessionId, loopId: turn.loopId, kernel: turn.kernel, modelId: cacheKey.modelId, plan, outputs: {}, epoch: session.epoch };
     const step = this.#stage(session, planned, stands, { blocks: hit.blocks, slots: {}, values: hit.values, next: hit.next });
     if (step instanceof SegueError) session.failed(step);
-    else session.apply(step, { plan, action: session.words.action });
+    else session.apply(step, { plan, action: session.words.action, conditioning: planned.conditioning });
     pool.release(blocks);
     this.#deps.requeue(session);
     return true;

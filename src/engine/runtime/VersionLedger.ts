@@ -34,6 +34,11 @@ export class VersionLedger<State extends ProgramState> {
     return this.#versions.length;
   }
 
+  /** Versions from a position on, oldest first. */
+  from(position90k: MediaTime90k): readonly State[] {
+    return this.#versions.filter((version) => version.position90k >= position90k);
+  }
+
   /** Keeps a version; one of the same position gives way to it. @throws {RangeError} for a position before the newest. */
   keep(version: State): void {
     const newest = this.newest;

@@ -43,7 +43,7 @@ export class AdmissionController {
   readonly #costs: CostModel;
   readonly #pool: BlockPool;
   readonly #limits: AdmissionBound;
-  /** What admitted sessions declared; priced anew at every question, because costs follow what units really take. */
+  /** What admitted sessions declared; priced anew at every question, because costs follow what units take when undisturbed. */
   readonly #admitted = new Set<{ readonly demand: MediaDemand }>();
 
   constructor(costs: CostModel, pool: BlockPool, limits: AdmissionBound) {
@@ -60,13 +60,18 @@ export class AdmissionController {
     return load;
   }
 
+  /** Bandwidth of one session's reserve: what it was promised, and an equal part of what nobody was. */
+  get reserveBandwidth(): number {
+    return this.#limits.redirectReserve + Math.max(0, this.#limits.bound - this.load) / Math.max(1, this.#admitted.size);
+  }
+
   get sessions(): number {
     return this.#admitted.size;
   }
 
   /** Share of a device that one session takes on average, its redirect reserve included. */
   demandOf(demand: MediaDemand): number {
-    const chunkMs = demand.chunkComponents.reduce((sum, component) => sum + this.#costs.component(component), 0);
+    const chunkMs = demand.chunkComponents.reduce((sum, component) => sum + this.#costs.undisturbed(component), 0);
     return chunkMs / demand.chunkMs + this.#limits.redirectReserve;
   }
 
@@ -92,7 +97,7 @@ export class AdmissionController {
     return { admitted: true, grant: { load, account, release } };
   }
 
-  /** The longest unit may have just begun when somebody's look-ahead starts: it is taken at its 95th percentile. */
+  /** The longest unit may have just begun when somebody's look-ahead starts. */
   #blocking({ chunkComponents, redirectComponents }: MediaDemand): number {
     return this.#costs.longest([...chunkComponents, ...redirectComponents]) / this.#limits.lookAheadMs;
   }

@@ -6,17 +6,17 @@
  */
 export class BandwidthServer {
   readonly budgetMs: number;
-  readonly bandwidth: number;
   readonly boostMs: number;
+  readonly #bandwidth: () => number;
   #availableMs: number;
   #refilledAtMs: number;
 
-  /** @param bandwidth share of a device, 0 … 1, exclusive of 0. */
-  constructor({ budgetMs, bandwidth, boostMs, nowMs }: { readonly budgetMs: number; readonly bandwidth: number; readonly boostMs: number; readonly nowMs: number }) {
-    if (!(bandwidth > 0 && bandwidth <= 1)) throw new TypeError(`bandwidth must be in (0, 1], got ${bandwidth}`);
+  /** @param bandwidth share of a device, 0 … 1, exclusive of 0; read at each use, so that what nobody was promised can be shared out. */
+  constructor({ budgetMs, bandwidth, boostMs, nowMs }: { readonly budgetMs: number; readonly bandwidth: () => number; readonly boostMs: number; readonly nowMs: number }) {
+    if (!(bandwidth() > 0 && bandwidth() <= 1)) throw new TypeError(`bandwidth must be in (0, 1], got ${bandwidth()}`);
     if (!(budgetMs > 0) || !(boostMs >= 0)) throw new TypeError(`budgetMs must be positive and boostMs not negative, got ${budgetMs} and ${boostMs}`);
     this.budgetMs = budgetMs;
-    this.bandwidth = bandwidth;
+    this.#bandwidth = bandwidth;
     this.boostMs = boostMs;
     this.#availableMs = budgetMs;
     this.#refilledAtMs = nowMs;
@@ -26,7 +26,7 @@ export class BandwidthServer {
   deadline(nowMs: number, arrivedMs: number, costMs: number): number {
     this.#refill(nowMs);
     const shortMs = costMs - this.#availableMs;
-    return shortMs <= 0 ? arrivedMs + this.boostMs : nowMs + this.boostMs + shortMs / this.bandwidth;
+    return shortMs <= 0 ? arrivedMs + this.boostMs : nowMs + this.boostMs + shortMs / this.#bandwidth();
   }
 
   /** Charges what boosted work took; the budget may go into debt, which later deadlines pay for. */
@@ -42,7 +42,7 @@ export class BandwidthServer {
 
   #refill(nowMs: number): void {
     if (nowMs <= this.#refilledAtMs) return;
-    this.#availableMs = Math.min(this.budgetMs, this.#availableMs + (nowMs - this.#refilledAtMs) * this.bandwidth);
+    this.#availableMs = Math.min(this.budgetMs, this.#availableMs + (nowMs - this.#refilledAtMs) * this.#bandwidth());
     this.#refilledAtMs = nowMs;
   }
 }

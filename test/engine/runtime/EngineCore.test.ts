@@ -173,7 +173,7 @@ test('without a fence nothing is rewound: old frames flow until the new scene sh
     const shown = session.videoFrames.find(({ events }) => events.started.includes(`r${n}`))!;
     assert.deepEqual([shown.start90k, shown.chunk, shown.events.completed], [answer.media90k, answer.chunk, n === 0 ? [] : [`r${n - 1}`]]);
   }
-  assert.deepEqual([...hows].sort(), ['continue', 'steer']);
+  assert.deepEqual([...hows].sort(), ['continue', 'restart', 'steer']);
   await simulation.finish();
 });
 

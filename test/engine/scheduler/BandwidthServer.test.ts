@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { BandwidthServer } from '../../../src/engine/scheduler/BandwidthServer.ts';
 
-const serverAt = (nowMs: number) => new BandwidthServer({ budgetMs: 50, bandwidth: 0.1, boostMs: 20, nowMs });
+const serverAt = (nowMs: number) => new BandwidthServer({ budgetMs: 50, bandwidth: () => 0.1, boostMs: 20, nowMs });
 
 test('within the budget, work is due shortly after it arrived', () => {
   assert.equal(serverAt(0).deadline(5, 3, 50), 23);
@@ -42,6 +42,6 @@ test('however often it is asked, it promises no more than budget plus bandwidth'
 });
 
 test('bad arguments', () => {
-  assert.throws(() => new BandwidthServer({ budgetMs: 1, bandwidth: 0, boostMs: 1, nowMs: 0 }), TypeError);
-  assert.throws(() => new BandwidthServer({ budgetMs: 0, bandwidth: 0.5, boostMs: 1, nowMs: 0 }), TypeError);
+  assert.throws(() => new BandwidthServer({ budgetMs: 1, bandwidth: () => 0, boostMs: 1, nowMs: 0 }), TypeError);
+  assert.throws(() => new BandwidthServer({ budgetMs: 0, bandwidth: () => 0.5, boostMs: 1, nowMs: 0 }), TypeError);
 });

@@ -41,3 +41,13 @@ test('a size that was never measured is learnt', () => {
   assert.equal(costs.predict('denoise', 's', 2), 9);
   assert.equal(costs.entries().length, 4);
 });
+
+test('units that something else delayed now and then leave the undisturbed cost where it is; a lasting change moves it', () => {
+  const costs = model();
+  for (let n = 0; n < 400; n++) costs.observe('denoise', 'large', 1, n % 3 === 0 ? 9 : 25);
+  assert.ok(costs.component('denoise') > 14, 'the mean follows');
+  assert.ok(Math.abs(costs.undisturbed('denoise') - 9) < 1.5, `undisturbed is ${costs.undisturbed('denoise')}`);
+  for (let n = 0; n < 400; n++) costs.observe('denoise', 'large', 1, 25);
+  assert.ok(costs.undisturbed('denoise') > 20);
+  assert.equal(costs.undisturbed('unheard'), UNMEASURED_MS);
+});

@@ -55,3 +55,17 @@ test('the look-ahead is at most a chunk and 250 ms', () => {
   assert.equal(long.lookAheadMs, 250);
   assert.throws(() => timelineOf(0), TypeError);
 });
+
+test('frames that come late make the look-ahead longer, up to a chunk; calm makes it as short again as it was', () => {
+  const { timeline } = timelineOf();
+  timeline.ready(30);
+  assert.equal(timeline.lookAheadMs, 120);
+  timeline.ready(-10);
+  assert.equal(timeline.lookAheadMs, 140, 'by as much as it was late, and a little to spare');
+  timeline.ready(-200);
+  assert.ok(Math.abs(timeline.lookAheadMs - CHUNK / 90) < 1e-9);
+  for (let frame = 0; frame < 60; frame++) timeline.ready(60);
+  assert.ok(timeline.lookAheadMs > 130, 'not at the first calm seconds');
+  for (let frame = 0; frame < 60; frame++) timeline.ready(60);
+  assert.equal(timeline.lookAheadMs, 120);
+});

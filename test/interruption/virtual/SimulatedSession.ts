@@ -25,6 +25,8 @@ export interface SimulatedSessionOptions {
 
 /** A frame is on the wire this long after its pacing time. */
 const PREROLL_MS = 30;
+/** Sound leaves in packets of this length: it is taken out before its picture. */
+const PACKET_MS = 20;
 
 /**
  * The media and control side of one session: paces frames, reports what was seen, keeps account of answers, and asserts the
@@ -37,6 +39,9 @@ export class SimulatedSession {
   readonly audio: SharedPool;
   readonly channels: SessionChannels;
   readonly frames: (MediaChunk & { readonly atMs: number })[] = [];
+  /** Pictures that went out, as against those that were recalled or fenced. */
+  readonly sent: (MediaChunk & { readonly atMs: number })[] = [];
+  recalls = 0;
   readonly answers = new Map<string, EngineToControl[]>();
   readonly faults: { readonly fatal: boolean; readonly code: string }[] = [];
   readonly texts: Extract<EngineToControl, { type: 'text' }>[] = [];
@@ -60,6 +65,8 @@ export class SimulatedSession {
   #newest90k = 0;
   #pacedEpoch = -1;
   #paced = 0;
+  /** Not sent yet. */
+  readonly #queued = new Set<MediaChunk>();
 
   constructor(options: SimulatedSessionOptions) {
     this.#options = options;
@@ -83,9 +90,17 @@ export class SimulatedSession {
     this.answers.set(requestId, []);
   }
 
+  /** Held input changes; a tap is held for no time at all. */
+  act(steer: number): void {
+    const { sequence, speed, leftPresses, rightPresses } = this.words.action;
+    this.words.writeAction({ sequence: sequence + 1, steer, speed, leftPresses: leftPresses + Number(steer < 0), rightPresses: rightPresses + Number(steer > 0) });
+    this.#options.toEngine({ type: 'media.action', sessionId: this.sessionId });
+  }
+
   /** The media thread raises the word and drops what it holds. */
   fence(): number {
     const epoch = this.words.raiseEpoch();
+    this.words.outgoing.restart();
     this.#sent90k = this.#seen90k;
     return epoch;
   }
@@ -105,9 +120,18 @@ export class SimulatedSession {
     if (event.type === 'media.complete') return;
     if (event.type === 'media.init') return;
     assert.ok(!this.words.closed && !this.ended, 'no media after close');
+    if (event.type === 'media.recall') {
+      assert.ok(event.from90k >= this.words.outgoing.claimed90k, 'what has been claimed is not recalled');
+      assert.ok(event.from90k < this.#newest90k || event.from90k === this.#next.video, 'only what was made is recalled');
+      this.recalls++;
+      this.#next.video = this.#next.audio = this.#newest90k = event.from90k;
+      for (const chunk of this.#queued) if (this.#isVoid(chunk)) this.#drop(chunk);
+      return;
+    }
     assert.equal(event.epoch, this.words.epoch, 'no media of an older epoch once the word is raised');
     assert.equal(event.start90k, this.#next[event.kind], `media time of ${event.kind} is contiguous from where it was rewound to`);
     assert.equal(event.end90k, event.start90k + this.#frame90k);
+    assert.ok(!this.#isVoid(event), 'nothing void is emitted');
     this.#next[event.kind] = event.end90k;
     this.#newest90k = event.end90k;
     this.frames.push({ ...event, atMs: this.#options.clock.now() });
@@ -158,7 +182,6 @@ export class SimulatedSession {
   #pace(chunk: MediaChunk): void {
     const { clock, toEngine } = this.#options;
     const { epoch, end90k } = chunk;
-    const pool = chunk.kind === 'video' ? this.video : this.audio;
     const now = clock.now();
     let anchor = this.words.anchor;
     if (epoch !== this.#pacedEpoch) {
@@ -172,13 +195,30 @@ export class SimulatedSession {
       this.words.writeAnchor(anchor);
       clock.schedule(now + 0.5, () => toEngine({ type: 'media.anchored', sessionId: this.sessionId }));
     }
-    clock.schedule(dueMs(anchor!, chunk.start90k), () => {
-      pool.release(chunk.slot);
-      if (chunk.kind !== 'video' || this.words.epoch !== epoch || this.words.closed) return;
+    this.#queued.add(chunk);
+    const due = dueMs(anchor!, chunk.start90k);
+    clock.schedule(chunk.kind === 'audio' ? due - PACKET_MS : due, () => {
+      if (!this.#queued.has(chunk)) return;
+      this.#drop(chunk);
+      if (this.words.epoch !== epoch || this.words.closed) return;
+      assert.ok(this.words.outgoing.claim(end90k, this.words.outgoing.revision));
+      if (chunk.kind !== 'video') return;
+      const last = this.sent.at(-1);
+      if (last?.epoch === epoch) assert.equal(chunk.start90k, last.end90k, 'what goes out is contiguous');
+      this.sent.push({ ...chunk, atMs: clock.now() });
       this.#sent90k = Math.max(this.#sent90k, end90k);
       if (this.reportDelayMs === Infinity) return;
       clock.schedule(clock.now() + this.reportDelayMs, () => this.#see(epoch, end90k));
     });
+  }
+
+  #isVoid({ revision, end90k }: MediaChunk): boolean {
+    return this.words.outgoing.isVoid(revision, end90k, this.words.outgoing.revision);
+  }
+
+  #drop(chunk: MediaChunk): void {
+    this.#queued.delete(chunk);
+    (chunk.kind === 'video' ? this.video : this.audio).release(chunk.slot);
   }
 
   #see(epoch: number, media90k: number): void {

@@ -13,7 +13,7 @@ import type { RequestBody, SimulatedSession } from './SimulatedSession.ts';
 const event = fc.record({
   afterMs: fc.integer({ min: 0, max: 120 }),
   delayMs: fc.constantFrom(0, 0, 0, 1, 25, 100, 250),
-  what: fc.constantFrom('interrupt', 'hard', 'hard', 'hard', 'seamless', 'seamless', 'pause', 'resume', 'adopt', 'nonsense', 'hardNonsense', 'tap', 'hurry'),
+  what: fc.constantFrom('interrupt', 'hard', 'hard', 'hard', 'seamless', 'seamless', 'pause', 'resume', 'adopt', 'nonsense', 'hardNonsense', 'tap', 'left', 'right', 'straight', 'hurry'),
   session: fc.integer({ min: 0, max: 1 }),
 } as const);
 
@@ -88,7 +88,7 @@ async function play(plan: Schedule): Promise<void> {
     const session = sessions[which % sessions.length]!;
     const request = body(what, index);
     if (request !== null) simulation.request(session, `r${index}`, request, delayMs);
-    else if (what === 'tap') tap(session);
+    else if (what in STEER) for (const steer of STEER[what as keyof typeof STEER]) session.act(steer);
     else session.reportDelayMs = 0;
   }
   if (plan.closeEarly) simulation.close(sessions[0]!, 5);
@@ -112,10 +112,8 @@ async function nextTurn(simulation: Simulation, session: SimulatedSession): Prom
   assert.equal(answer?.type, 'request.applied');
 }
 
-function tap(session: SimulatedSession): void {
-  const { sequence, leftPresses, rightPresses, speed } = session.words.action;
-  session.words.writeAction({ sequence: sequence + 1, steer: 0, speed, leftPresses, rightPresses: rightPresses + 1 });
-}
+/** What is held, one after the other. */
+const STEER = { tap: [1, 0], left: [-1], right: [1], straight: [0] } as const;
 
 const { numRuns, seed } = workerData as { readonly numRuns: number; readonly seed: number };
 try {
