@@ -267,9 +267,13 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     const narration = director.plan.done ? null : { requestId: talk.requestId, director, said: 0 };
     return {
       ...unchanged({ ...state, talk: { ...talk, plan, edits: [], director: null, encoder }, narration }),
-      text: [{ stream: 'plan', requestId: talk.requestId, text: language.describe(plan), complete: true }],
+      text: talk.mode === 'open' ? [] : [this.#planText(talk, plan)],
       decisions,
     };
+  }
+
+  #planText({ requestId }: Talk, plan: ScenePlan): TextOutput {
+    return { stream: 'plan', requestId, text: this.#model.language.describe(plan), complete: true };
   }
 
   #narrated(state: ContinuationState, director: ArDecodeState): Transition<ContinuationState> {
@@ -296,7 +300,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     if (talk.mode === 'open') {
       const opened = this.#opened(state, scene);
       // Versions hold what was seen: a first scene that somebody asked for later is not that yet.
-      return { ...unchanged(opened), version: talk.requestId === null ? kept(opened) : null };
+      // Said here, because a story that begins without words has no director to say it.
+      return { ...unchanged(opened), version: talk.requestId === null ? kept(opened) : null, text: [this.#planText(talk, talk.plan)] };
     }
     const options = this.#changeOptions(state, talk.mode === 'hard', predict);
     const { how, predictedMs } = options[0]!;

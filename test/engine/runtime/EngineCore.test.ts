@@ -158,6 +158,15 @@ test('a chunk in flight that follows what was seen is steered while it is noisy 
   await simulation.finish();
 });
 
+test('a story that begins without words says what it shows all the same', async () => {
+  const simulation = new Simulation();
+  const session = simulation.open('s', null, 3);
+  await simulation.run(500);
+  const plans = session.texts.filter(({ stream }) => stream === 'plan');
+  assert.deepEqual(plans.map(({ text, requestId, complete }) => [text, requestId, complete]), [['scene 3', null, true]]);
+  await simulation.finish();
+});
+
 test('without a fence nothing is rewound: old frames flow until the new scene shows', async () => {
   const { simulation, session, chunkBegun } = steerable();
   await simulation.run(1000);
