@@ -9,6 +9,7 @@ import type { QueuedTurn } from '../scheduler/ReadyQueue.ts';
 import type { TransferScheduler } from '../scheduler/TransferScheduler.ts';
 import type { PlannedTurn, WorkUnit } from '../scheduler/WorkUnit.ts';
 import { BatchWatch } from './BatchWatch.ts';
+import { WholeChunks } from './WholeChunks.ts';
 import type { Device } from './Device.ts';
 import type { EngineOptions } from './engine_options.ts';
 import type { EngineSession } from './EngineSession.ts';
@@ -45,6 +46,8 @@ export class Dispatcher {
   readonly #committer: StepCommitter;
   #nextUnitId = 1;
   #nextBatchId = 1;
+  /** Of the baseline policies; null where units of different sessions may alternate. */
+  readonly #wholeChunks: WholeChunks | null;
   readonly #watches: ReadonlyMap<Device<EngineSession>, BatchWatch<readonly SessionUnit[]>>;
   #timer: { readonly timer: Timer; readonly atMs: number } | null = null;
   #running = false;
@@ -52,6 +55,7 @@ export class Dispatcher {
 
   constructor(deps: DispatcherDependencies) {
     this.#deps = deps;
+    this.#wholeChunks = deps.options.policy === 'unit' ? null : new WholeChunks();
     this.#committer = new StepCommitter({ ...deps, counters: this.counters, requeue: (session) => this.requeue(session) });
     this.#watches = new Map(deps.devices.map((device) => [device, new BatchWatch(deps.clock, deps.options.unitWatchdogMs, (units: readonly SessionUnit[]) => this.#expired(device, units))]));
   }
@@ -94,7 +98,7 @@ export class Dispatcher {
   #serve(device: Device<EngineSession>): void {
     while (device.usable && !device.busy) {
       const nowMs = this.#deps.clock.now();
-      const queued = device.queue.take(nowMs);
+      const queued = this.#wholeChunks === null ? device.queue.take(nowMs) : this.#wholeChunks.take(device, nowMs);
       if (queued === null) return;
       const planned = this.#plan(queued, nowMs);
       if (planned === null) continue;
@@ -187,6 +191,7 @@ export class Dispatcher {
     const first = units[0]!.unit;
     const batch: WorkUnitBatch = { batchId: this.#nextBatchId++, modelId: device.loaded.modelId, component: first.plan.component, kernel: first.turn.kernel, units: units.map(({ unit }) => unit.planned) };
     device.busy = true;
+    this.#wholeChunks?.begin(device, units.map(({ session }) => session));
     this.#watches.get(device)!.begin(units);
     const settle = (results: readonly StepResult[]): void => {
       this.#watches.get(device)!.end();
