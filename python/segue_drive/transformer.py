@@ -124,7 +124,7 @@ class DriveTransformer(nn.Module):
         """Causal text stack over `ids [B, T]`; returns hidden `[B, T, D]` and per layer keys and values `[B, H, T, E]`."""
         length = ids.shape[1]
         x = self.word_embedding(ids) + self.word_position[:length]
-        causal = torch.full((length, length), MASKED).triu(1)
+        causal = torch.full((length, length), MASKED, device=x.device).triu(1)
         keys, values = [], []
         for index, expert in enumerate(self.text_experts):
             qkv = split_heads(expert.query_key_value(rms_normalise(x) * expert.attention_norm), 3 * NUM_HEADS)
@@ -151,6 +151,11 @@ class DriveTransformer(nn.Module):
         x = torch.gather(x, 1, position[:, :, None].expand(-1, -1, MODEL_DIM))[:, 0]
         x = rms_normalise(x) * self.text_output_norm
         return (x @ self.word_embedding.weight.t()) * MODEL_DIM**-0.5 + self.word_bias
+
+    def all_word_logits(self, ids: Tensor) -> Tensor:
+        """Logits `[B, T, V]` of the word after each of `ids [B, T]`: what training needs at once."""
+        x, _, _ = self._text_layers(ids, with_last_output=True)
+        return (rms_normalise(x) * self.text_output_norm @ self.word_embedding.weight.t()) * MODEL_DIM**-0.5 + self.word_bias
 
     # ---- picture and sound --------------------------------------------------------------------------------------------------
 

@@ -48,7 +48,8 @@ class AutoencoderPlan:
     coarse_edges: float = 0.25
     local_edges: float = 0.5  # how much edge, where: keeps texture whose exact place no latent can hold
     adversarial: float = 0.02
-    adversarial_from: int = 600  # steps
+    adversarial_from: float = 0.25  # share of the steps after which the judge counts
+    judge_alone: int = 100  # steps that the judge learns before
     judge_rate: float = 4e-4
     latent_size: float = 2e-3  # only while the encoder learns
 
@@ -127,7 +128,8 @@ class AutoencoderStage:
         loss, facts = picture_loss(decoded, frames, plan)
         if not self.keep_encoder:
             loss = loss + plan.latent_size * latents.square().mean()
-        judged = step >= plan.adversarial_from and plan.adversarial > 0
+        first_judged = plan.adversarial_from * plan.steps
+        judged = step >= first_judged and plan.adversarial > 0
         if judged:
             freeze(self.judge, True)
             fooled = decoder_adversarial_loss(self.judge, decoded)
@@ -140,8 +142,7 @@ class AutoencoderStage:
         torch.nn.utils.clip_grad_norm_([p for g in self.optimiser.param_groups for p in g["params"]], 1.0)
         self.optimiser.step()
         self.average.update(self.autoencoder)
-        # the judge learns a little before its opinion counts
-        if plan.adversarial > 0 and step >= plan.adversarial_from - 200:
+        if plan.adversarial > 0 and step >= first_judged - plan.judge_alone:
             freeze(self.judge, False)
             self.judge_optimiser.zero_grad(set_to_none=True)
             judge_loss = discriminator_loss(self.judge, frames, decoded)
