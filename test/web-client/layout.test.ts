@@ -8,6 +8,7 @@ import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { chromium, type Browser, type Page } from 'playwright-core';
 import { build } from 'vite';
+import { KEY_BINDINGS } from '../../web-client/page/key_bindings.ts';
 
 const ROOT = fileURLToPath(new URL('../../web-client', import.meta.url));
 const TYPES: Readonly<Record<string, string>> = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css' };
@@ -39,8 +40,47 @@ const OUT_OF_REACH = `(() => {
   return wrong;
 })()`;
 
+/** Evaluated in the page: chips as a session brings them. */
+const FILL_CHIPS = `(() => {
+  const groups = [['forest', 'desert', 'city', 'coast', 'snowy mountains'], ['dawn', 'day', 'dusk', 'night'], ['clear sky', 'rain', 'fog', 'snowfall']];
+  document.getElementById('chips').innerHTML = groups.map((words) => '<div class="chip-group">' + words.map((word) => '<button type="button" class="chip">' + word + '</button>').join('') + '</div>').join('');
+})()`;
+
+/** Evaluated in the page: measurements, switched on, with as many lines as they can have. */
+const FILL_OVERLAY = `(() => {
+  const overlay = document.getElementById('overlay');
+  if (overlay.hidden) document.getElementById('overlay-toggle').click();
+  const line = '<li><span class="asked">snowy mountains at night</span><span class="ms">1234 ms</span><span class="how">restart · chunk 1234, step 2 · predicted 1234 ms</span></li>';
+  overlay.querySelector('.nothing')?.remove();
+  overlay.insertAdjacentHTML('beforeend', '<ol>' + line.repeat(8) + '</ol>');
+})()`;
+
+const READY = {
+  type: 'ready',
+  protocol: 1,
+  session: 's',
+  epoch: 0,
+  model: 'drive',
+  format: { width: 224, height: 128, framesPerSecond: 12, audioSampleRate: 16_000 },
+  framesPerChunk: 2,
+  vocabulary: ['forest', 'desert', 'city', 'coast', 'snowy', 'mountains', 'dawn', 'day', 'dusk', 'night', 'clear', 'sky', 'rain', 'fog', 'snowfall'],
+};
+
+/** Joins a session whose server shakes hands and then says nothing: the page has its words, and never a picture. */
+async function joinWithoutMedia(page: Page, url: string): Promise<void> {
+  await page.route('**/v1/demo/sessions', (route) => route.fulfill({ status: 201, json: { id: 's', state: 'created', clientToken: 't', expiresAt: new Date(Date.now() + 60_000).toISOString() } }));
+  await page.routeWebSocket(/\/v1\/sessions\/s\/stream/, (socket) => {
+    socket.onMessage((data) => {
+      const { message } = JSON.parse(String(data)) as { message: { type: string; id: string } };
+      if (message.type === 'hello') socket.send(JSON.stringify({ channel: 'control', message: { ...READY, re: message.id } }));
+    });
+  });
+  await page.goto(url);
+  await page.getByRole('button', { name: 'Join' }).click();
+}
+
 /** The page as it is built, in a real browser, without a server behind it: what can be pressed must be where it can be reached. */
-describe('layout of the page', { timeout: 60_000 }, () => {
+describe('layout of the page', { timeout: 150_000 }, () => {
   let browser: Browser;
   let server: Server;
   let folder: string;
@@ -83,14 +123,71 @@ describe('layout of the page', { timeout: 60_000 }, () => {
   for (const [width, height] of [[360, 640], [390, 844], [844, 390], [1280, 800], [1000, 700]] as const) {
     it(`keeps every control in reach at ${width} × ${height}`, () =>
       withPage(width, height, async (page, errors) => {
-        for (const state of STATES) {
-          await page.evaluate(`document.body.dataset.state = '${state}'`);
-          const outside = await page.evaluate(OUT_OF_REACH);
-          assert.deepEqual(outside, [], state);
+        await page.evaluate(FILL_CHIPS);
+        for (const measuring of [false, true]) {
+          if (measuring) await page.evaluate(FILL_OVERLAY);
+          for (const state of STATES) {
+            await page.evaluate(`document.body.dataset.state = '${state}'`);
+            const outside = await page.evaluate(OUT_OF_REACH);
+            assert.deepEqual(outside, [], `${state}${measuring ? ', measuring' : ''}`);
+          }
         }
         assert.deepEqual(errors, []);
       }));
   }
+
+  for (const [width, height] of [[360, 640], [390, 844], [768, 1024]] as const) {
+    it(`leaves the picture free of measurements at ${width} × ${height}`, () =>
+      withPage(width, height, async (page) => {
+        await page.evaluate(`document.body.dataset.state = 'live'`);
+        await page.evaluate(FILL_CHIPS);
+        await page.evaluate(FILL_OVERLAY);
+        const [picture, overlay] = await Promise.all([page.getByTestId('stage').boundingBox(), page.getByTestId('overlay').boundingBox()]);
+        assert.ok(picture && overlay);
+        assert.ok(overlay.y >= picture.y + picture.height, `measurements from ${overlay.y}, picture to ${picture.y + picture.height}`);
+        assert.ok(picture.height >= 0.22 * height, `the picture is ${picture.height} high`);
+      }));
+  }
+
+  it('leaves most of the picture free of measurements on a phone on its side', () =>
+    withPage(844, 390, async (page) => {
+      await page.evaluate(`document.body.dataset.state = 'live'`);
+      await page.evaluate(FILL_OVERLAY);
+      const overlay = await page.getByTestId('overlay').boundingBox();
+      assert.ok(overlay && overlay.height <= 40, `measurements are ${overlay?.height} high`);
+    }));
+
+  for (const [width, height] of [[360, 640], [390, 844], [844, 390], [1280, 800]] as const) {
+    it(`moves nothing when captions come at ${width} × ${height}`, () =>
+      withPage(width, height, async (page) => {
+        await page.evaluate(`document.body.dataset.state = 'live'`);
+        await page.evaluate(FILL_CHIPS);
+        const places = `JSON.stringify([...document.querySelectorAll('button, input, .stage, .plan')].map((element) => { const { x, y } = element.getBoundingClientRect(); return [element.id || element.className, Math.round(x), Math.round(y)]; }))`;
+        const before = await page.evaluate<string>(places);
+        await page.evaluate(`document.getElementById('plan').textContent = 'drive through the snowy mountains at night with fog'`);
+        await page.evaluate(`document.getElementById('narration').textContent = 'We roll into the snowy mountains, early morning, with a blizzard'`);
+        assert.equal(await page.evaluate<string>(places), before);
+      }));
+  }
+
+  for (const [width, height] of [[390, 844], [360, 640], [844, 390]] as const) {
+    it(`shows the chips that are chosen at ${width} × ${height}`, () =>
+      withPage(width, height, async (page) => {
+        await joinWithoutMedia(page, `${url}?transport=websocket&prompt=snowy%20mountains%20at%20night`);
+        await page.getByTestId('chip-snowy-mountains').waitFor({ state: 'attached' });
+        // The prompt of the page's URL is chosen before the model has said a word.
+        assert.equal(await page.getByTestId('chip-snowy-mountains').getAttribute('aria-pressed'), 'true');
+        await page.waitForFunction(`(() => { const { left, right } = document.querySelector('[data-testid=chip-snowy-mountains]').getBoundingClientRect(); return left >= 0 && right <= innerWidth; })()`, undefined, { timeout: 3_000 });
+      }));
+  }
+
+  it('tells in its legend every key that does something', () =>
+    withPage(1280, 800, async (page) => {
+      await page.evaluate(`document.body.dataset.state = 'live'`);
+      const shown = await page.evaluate<string[]>(`[...document.querySelectorAll('#keys kbd')].map((key) => key.textContent)`);
+      assert.deepEqual(shown.toSorted(), KEY_BINDINGS.flatMap(({ keys }) => keys.map(({ cap }) => cap)).toSorted());
+      assert.equal(await page.locator('#keys').isVisible(), true);
+    }));
 
   it('offers nothing but Join before there is a session, by keyboard too', () =>
     withPage(1280, 800, async (page) => {
@@ -117,7 +214,7 @@ describe('layout of the page', { timeout: 60_000 }, () => {
       await page.getByRole('button', { name: 'Join' }).click();
       await page.getByText(/can’t be reached/).waitFor();
       assert.equal(await page.evaluate('document.activeElement?.id'), 'join');
-      assert.equal(await page.getByRole('button', { name: 'Rejoin' }).isVisible(), true);
+      assert.equal(await page.getByRole('button', { name: /join again/i }).isVisible(), true);
     }));
 
   it('shows the place in line, keeps it by its ticket, and lets go on demand', () =>
@@ -132,7 +229,7 @@ describe('layout of the page', { timeout: 60_000 }, () => {
       await page.getByText('You are next').waitFor();
       assert.deepEqual(tickets.slice(0, 3), [undefined, 't1', 't1']);
       await page.getByRole('button', { name: 'Leave the line' }).click();
-      await page.getByRole('button', { name: 'Rejoin' }).waitFor();
+      await page.getByRole('button', { name: /join again/i }).waitFor();
       const asked = tickets.length;
       await page.waitForTimeout(800);
       assert.equal(tickets.length, asked, 'it still asks after having left');

@@ -1,4 +1,5 @@
 import { byId, create } from './dom.ts';
+import type { Ending } from './wording.ts';
 
 /** The first and the last thing that a person sees: the invitation, the line, and the end. */
 export class Poster {
@@ -12,17 +13,20 @@ export class Poster {
     this.#join.addEventListener('click', pressed);
   }
 
-  connecting(): void {
-    this.#show('Connecting…', true, this.#invitation);
+  /** The button leaves. `note`: what is tried, where it takes longer than it should. */
+  connecting(note = ''): void {
+    this.#show(note === '' ? 'Connecting…' : 'Connecting… press to stop', true, this.#invitation, note);
   }
 
+  /** Null: there is no place in line either. */
   waiting(position: number | null): void {
-    const place = position === null ? 'You are in line' : position === 1 ? 'You are next' : `You are number ${position} in line`;
-    this.#show('Leave the line', true, this.#invitation, create('strong', { textContent: place }), 'Every seat is taken; you enter as soon as one is free.');
+    const place = position === null ? 'The line is full' : position === 1 ? 'You are next' : `You are number ${position} in line`;
+    const detail = position === null ? 'Every seat and every place in line is taken; this page keeps asking.' : 'Every seat is taken; you enter as soon as one is free.';
+    this.#show('Leave the line', true, this.#invitation, create('strong', { textContent: place }), detail);
   }
 
-  closed(title: string, detail: string): void {
-    this.#show('Rejoin', false, [title], detail);
+  closed({ title, detail, way }: Ending): void {
+    this.#show(way, false, [title], detail);
     this.#join.focus({ preventScroll: true });
   }
 

@@ -1,16 +1,18 @@
-import { ClientError, joinSession, type ClientState, type SegueClient, type SessionRequest } from '../sdk/index.ts';
+import { ClientError, joinSession, type ClientState, type PromptWarning, type SegueClient, type SessionRequest } from '../sdk/index.ts';
 import { AmbientGlow } from './AmbientGlow.ts';
 import { Captions } from './Captions.ts';
 import { createDemoSession } from './DemoSession.ts';
 import { byId, create } from './dom.ts';
+import { Notices } from './Notices.ts';
 import { Overlay } from './Overlay.ts';
 import type { PageOptions } from './page_options.ts';
 import { Poster } from './Poster.ts';
+import { SoundPermission } from './SoundPermission.ts';
 import { SpeedControl } from './SpeedControl.ts';
 import { Steering } from './Steering.ts';
 import { Suggestions } from './Suggestions.ts';
 import { Toasts } from './Toasts.ts';
-import { unknownWords } from './vocabulary.ts';
+import { endingOf, sentence } from './wording.ts';
 
 /** What the page shows: a client's state, and what comes before there is a client. */
 type RoomState = ClientState | 'idle' | 'waiting';
@@ -52,6 +54,8 @@ export class Room {
   readonly #mute = byId('mute', HTMLButtonElement);
   readonly #status = byId('status', HTMLElement);
   readonly #toasts = new Toasts(byId('toasts', HTMLElement));
+  readonly #notices = new Notices(this.#toasts);
+  readonly #soundPermission = new SoundPermission(this.#toasts);
   readonly #captions = new Captions(byId('plan', HTMLElement), byId('narration', HTMLElement), byId('narration-told', HTMLElement));
   readonly #glow = new AmbientGlow(byId('ambient', HTMLCanvasElement), this.#world);
   readonly #speed = new SpeedControl(byId('speed', HTMLElement), (speed) => this.steering.setSpeed(speed));
@@ -60,7 +64,6 @@ export class Room {
   #client: SegueClient | null = null;
   #sound: AudioContext | null = null;
   #joining: AbortController | null = null;
-  #vocabulary: readonly string[] = [];
   #state: RoomState = 'idle';
   #pressHandled = false;
 
@@ -130,7 +133,6 @@ export class Room {
   toggleMute(): void {
     const muted = this.#mute.ariaPressed !== 'true';
     this.#mute.ariaPressed = String(muted);
-    this.#mute.ariaLabel = muted ? 'Unmute' : 'Mute';
     this.#client?.setVolume(muted ? 0 : 1);
   }
 
@@ -183,16 +185,16 @@ export class Room {
       const client = joinSession({ baseUrl, sessionId: session.id, clientToken: session.clientToken, canvas: this.#world, audio: sound, transport: this.#options.transport });
       this.#client = client;
       window.segue = client;
-      this.#follow(client);
+      this.#follow(client, session.warnings ?? []);
       joining.signal.addEventListener('abort', () => void client.close('You left.'));
     } catch (error) {
       this.#closed(asClientError(error));
     }
   }
 
-  #follow(client: SegueClient): void {
+  #follow(client: SegueClient, warnings: readonly PromptWarning[]): void {
+    this.#notices.follow(client, warnings);
     client.on('ready', (ready) => {
-      this.#vocabulary = ready.vocabulary;
       this.#suggestions.show(ready.vocabulary);
       if (this.#options.session.prompt) this.#suggestions.follow(this.#options.session.prompt);
       client.setAction({ steer: this.steering.steer, speed: this.steering.speed });
@@ -207,6 +209,7 @@ export class Room {
       this.#glow.update(frame.paintedAt);
       if (this.#state !== 'connecting') return;
       this.#joining = null;
+      this.#soundPermission.want(this.#sound);
       this.#show(client.state);
     });
     client.on('text', (text) => {
@@ -223,39 +226,34 @@ export class Room {
       followed = prompt;
       this.#suggestions.follow(prompt);
     });
-    client.on('applied', ({ warnings }) => {
-      this.#toasts.clear();
-      if (warnings.length > 0) this.#toasts.show('Not every word had an effect', { detail: warnings.map(({ message }) => message).join(' ') });
-    });
     client.on('measure', () => this.overlay.showMeasures(client.measures));
     client.on('stats', (stats) => this.overlay.showStats(stats));
     client.on('error', (error, request) => this.#failed(error, request));
-    client.on('goaway', ({ deadlineMs }) => this.#toasts.show('The server is shutting down', { detail: `This drive ends in ${Math.ceil(deadlineMs / 1000)} s.`, shownMs: deadlineMs }));
-    client.on('idle', ({ closesInMs }) =>
-      this.#toasts.show('Still there?', { detail: `This drive ends in ${Math.ceil(closesInMs / 1000)} s.`, shownMs: closesInMs, action: { label: 'I’m here', run: () => client.keepAlive() } }),
-    );
     client.on('closed', (reason, error) => this.#closed(error ?? new ClientError('closed', reason)));
   }
 
   #failed(error: ClientError, request: SessionRequest | null): void {
-    if (error.code === 'prompt_not_understood' && request?.type === 'redirect') {
-      const unknown = unknownWords(request.prompt, this.#vocabulary);
-      this.#toasts.show('No place, time or weather in that', { alarm: true, detail: unknown.length > 0 ? `Not known: ${unknown.join(', ')}` : error.message });
-      // What was typed can be put right instead of being typed again.
-      if (this.#prompt.value === '') this.#prompt.value = request.prompt;
-    } else if (request) this.#toasts.show(`That didn’t work: ${request.type}`, { alarm: true, detail: error.message });
-    else if (this.inSession && this.#state !== 'reconnecting') this.#toasts.show('Something went wrong', { alarm: true, detail: error.message });
+    if (request === null && this.#state === 'connecting') {
+      this.#poster.connecting(error.code === 'webrtc_unavailable' ? 'No direct way through this network; trying another one.' : `${sentence(error.message)} Trying again.`);
+      return;
+    }
+    // While it rejoins, the status says so, and each attempt that fails is no news.
+    if (request === null && (this.#state === 'reconnecting' || error.code === 'webrtc_unavailable')) return;
+    this.#notices.failed(error, request);
+    // What was typed can be put right instead of being typed again.
+    if (request?.type === 'redirect' && error.code === 'prompt_not_understood' && this.#prompt.value === '') this.#prompt.value = request.prompt;
   }
 
   #closed(error: ClientError): void {
+    const wasJoined = this.inSession;
     this.#joining = null;
     this.#client = null;
     window.segue = undefined;
     this.steering.releaseAll();
+    this.#soundPermission.want(null);
     this.#toasts.clear();
     this.#show('closed');
-    const left = error.code === 'closed' && error.message.startsWith('You left');
-    this.#poster.closed(left ? 'You left the drive.' : 'The drive has ended.', left ? '' : sentence(error.message));
+    this.#poster.closed(endingOf(error, wasJoined));
   }
 
   #show(state: RoomState): void {
@@ -271,9 +269,4 @@ export class Room {
 
 function asClientError(error: unknown): ClientError {
   return error instanceof ClientError ? error : new ClientError('network', error instanceof Error ? error.message : String(error), null, error);
-}
-
-function sentence(text: string): string {
-  const tidy = text.trim();
-  return tidy === '' ? '' : tidy.charAt(0).toUpperCase() + tidy.slice(1) + (/[.!?]$/.test(tidy) ? '' : '.');
 }

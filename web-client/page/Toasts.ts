@@ -8,6 +8,7 @@ export interface ToastOptions {
   readonly alarm?: boolean;
   /** A toast with an action stays until it is pressed or its time is over. */
   readonly action?: { readonly label: string; run(): void };
+  /** Infinity: until it is dismissed. */
   readonly shownMs?: number;
 }
 
@@ -19,7 +20,8 @@ export class Toasts {
     this.#root = root;
   }
 
-  show(message: string, { detail, alarm = false, action, shownMs = SHOWN_MS }: ToastOptions = {}): void {
+  /** Returns a function that takes it away again; idempotent. */
+  show(message: string, { detail, alarm = false, action, shownMs = SHOWN_MS }: ToastOptions = {}): () => void {
     for (const toast of this.#root.children) if (toast instanceof HTMLElement && toast.dataset['message'] === message) toast.remove();
     const text = create('p', {}, message);
     if (detail !== undefined) text.append(create('small', { textContent: detail }));
@@ -34,7 +36,8 @@ export class Toasts {
     toast.append(button);
     this.#root.append(toast);
     while (this.#root.children.length > MAX_SHOWN) this.#root.firstElementChild?.remove();
-    setTimeout(() => toast.remove(), shownMs);
+    if (Number.isFinite(shownMs)) setTimeout(() => toast.remove(), shownMs);
+    return () => toast.remove();
   }
 
   clear(): void {

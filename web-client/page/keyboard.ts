@@ -1,8 +1,10 @@
 import type { Steer } from '../sdk/index.ts';
+import { create } from './dom.ts';
+import { commandOf, legend, type KeyCommand } from './key_bindings.ts';
 import type { Steering } from './Steering.ts';
 
-const STEER_KEYS: Readonly<Record<string, Steer>> = { ArrowLeft: -1, KeyA: -1, ArrowRight: 1, KeyD: 1 };
-const SPEED_KEYS: Readonly<Record<string, 1 | -1>> = { ArrowUp: 1, KeyW: 1, ArrowDown: -1, KeyS: -1 };
+const STEERS: Partial<Readonly<Record<KeyCommand, Steer>>> = { steerLeft: -1, steerRight: 1 };
+const SPEEDS: Partial<Readonly<Record<KeyCommand, 1 | -1>>> = { faster: 1, slower: -1 };
 
 export interface KeyboardActions {
   interrupt(): void;
@@ -18,40 +20,33 @@ export interface KeyboardActions {
  * in an empty field they steer, so that nobody has to leave it to drive on.
  */
 export function listenToKeyboard(steering: Steering, prompt: HTMLInputElement, actions: KeyboardActions): void {
-  const held: string[] = [];
-  const hold = (): void => steering.hold('keyboard', STEER_KEYS[held.at(-1) ?? ''] ?? 0);
+  const held: { readonly code: string; readonly steer: Steer }[] = [];
+  const hold = (): void => steering.hold('keyboard', held.at(-1)?.steer ?? 0);
 
   window.addEventListener('keydown', (event) => {
     if (!actions.inSession() || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-    const { code } = event;
-    if (code === 'Escape') {
-      event.preventDefault();
-      if (!event.repeat) actions.interrupt();
-      return;
-    }
-    const typing = event.target === prompt && (prompt.value !== '' || !code.startsWith('Arrow'));
+    const { code, repeat, target } = event;
+    const command = commandOf(event);
+    if (command === null) return;
+    const arrow = code.startsWith('Arrow');
+    const typing = target === prompt && (prompt.value !== '' || !arrow);
     // A group of radio buttons keeps its arrows.
-    const choosing = event.target instanceof Element && event.target.getAttribute('role') === 'radio' && code.startsWith('Arrow');
-    if (typing || choosing) return;
-    const steer = STEER_KEYS[code];
-    const speed = SPEED_KEYS[code];
+    const choosing = arrow && target instanceof Element && target.getAttribute('role') === 'radio';
+    if (command !== 'interrupt' && (typing || choosing)) return;
+    const steer = STEERS[command];
+    const speed = SPEEDS[command];
     if (steer !== undefined) {
-      event.preventDefault();
-      if (!held.includes(code)) held.push(code);
+      if (!held.some((key) => key.code === code)) held.push({ code, steer });
       hold();
-    } else if (speed !== undefined) {
-      event.preventDefault();
-      if (!event.repeat) steering.changeSpeed(speed);
-    } else if (!event.repeat && code === 'KeyO') actions.toggleOverlay();
-    else if (!event.repeat && code === 'KeyM') actions.toggleMute();
-    else if (event.key === '/') {
-      event.preventDefault();
-      actions.focusPrompt();
+    } else if (!repeat) {
+      if (speed !== undefined) steering.changeSpeed(speed);
+      else if (command === 'interrupt' || command === 'focusPrompt' || command === 'toggleMute' || command === 'toggleOverlay') actions[command]();
     }
+    event.preventDefault();
   });
 
   window.addEventListener('keyup', ({ code }) => {
-    const at = held.indexOf(code);
+    const at = held.findIndex((key) => key.code === code);
     if (at < 0) return;
     held.splice(at, 1);
     hold();
@@ -66,4 +61,9 @@ export function listenToKeyboard(steering: Steering, prompt: HTMLInputElement, a
   document.addEventListener('visibilitychange', () => {
     if (document.hidden) release();
   });
+}
+
+/** Writes the legend. */
+export function showLegend(root: HTMLElement): void {
+  root.replaceChildren(...legend().map(({ says, caps }) => create('span', {}, ...caps.map((cap) => create('kbd', { textContent: cap })), ` ${says}`)));
 }

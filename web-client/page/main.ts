@@ -1,6 +1,6 @@
 import { byId } from './dom.ts';
 import { listenToGamepads } from './gamepad.ts';
-import { listenToKeyboard } from './keyboard.ts';
+import { listenToKeyboard, showLegend } from './keyboard.ts';
 import { readPageOptions } from './page_options.ts';
 import { Room } from './Room.ts';
 import { listenToTouch } from './touch.ts';
@@ -15,3 +15,4 @@ listenToKeyboard(room.steering, byId('prompt', HTMLInputElement), {
 });
 listenToTouch(room.steering, byId('stage', HTMLElement), { left: byId('pad-left', HTMLElement), right: byId('pad-right', HTMLElement) });
 listenToGamepads(room.steering, () => room.interruptOrResume());
+showLegend(byId('keys', HTMLElement));

@@ -1,6 +1,8 @@
 import type { Steer } from '../sdk/index.ts';
 import type { Steering } from './Steering.ts';
 
+const TAP_MS = 250;
+
 /** Fingers and mouse: the two pads, and the left and right half of the picture. The last one put down counts. */
 export function listenToTouch(steering: Steering, stage: HTMLElement, pads: { readonly left: HTMLElement; readonly right: HTMLElement }): void {
   const fingers = new Map<number, { readonly steer: Steer; readonly pad: HTMLElement | null }>();
@@ -19,6 +21,15 @@ export function listenToTouch(steering: Steering, stage: HTMLElement, pads: { re
   const up = (event: PointerEvent): void => {
     if (fingers.delete(event.pointerId)) update();
   };
+
+  // A press that no finger made, of a screen reader: a tap, as long as one takes.
+  for (const [pad, steer] of [[pads.left, -1], [pads.right, 1]] as const) {
+    pad.addEventListener('click', (event) => {
+      if (event.detail !== 0) return;
+      steering.hold('touch', steer);
+      setTimeout(update, TAP_MS);
+    });
+  }
 
   pads.left.addEventListener('pointerdown', (event) => down(event, pads.left, -1, pads.left));
   pads.right.addEventListener('pointerdown', (event) => down(event, pads.right, 1, pads.right));

@@ -1,5 +1,6 @@
 import type { FrameNotice } from './messages.ts';
 import { NoticeLog } from './NoticeLog.ts';
+import type { PaintedFrame } from './PaintedFrame.ts';
 import { PresentationGate, type Presentation } from './PresentationGate.ts';
 import type { SoundOutput } from './SoundOutput.ts';
 
@@ -12,17 +13,6 @@ export interface FrameImage {
   /** The same picture for later, where `image` goes on to the next one by itself. */
   keep?(): FrameImage;
   release(): void;
-}
-
-/** A frame that was painted. */
-export interface PaintedFrame {
-  readonly rtp: number;
-  /** `performance.now()`. */
-  readonly paintedAt: number;
-  /** The latest frame notice at or before this frame; null before the first. */
-  readonly notice: FrameNotice | null;
-  /** The notice came after its frame: the frame is told again, as what it was. */
-  readonly late: boolean;
 }
 
 /** What was in front of the person when the picture was frozen. */

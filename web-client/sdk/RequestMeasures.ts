@@ -16,6 +16,9 @@ export interface RequestMeasure {
   readonly lastOldMs: number | null;
   readonly how: Applied['how'] | null;
   readonly predictedMs: number | null;
+  /** First chunk that shows it, and the denoise step of that chunk from which it counts. */
+  readonly chunk: number | null;
+  readonly step: number | null;
   readonly outcome: 'open' | 'applied' | 'superseded' | 'failed';
 }
 
@@ -62,6 +65,8 @@ export class RequestMeasures {
       lastOldMs: this.#lastPaintedAt === null ? null : this.#lastPaintedAt - at,
       how: null,
       predictedMs: null,
+      chunk: null,
+      step: null,
       outcome: 'open',
     };
     this.#entries.push({ measure, epoch: null, conditioningVersion: null });
@@ -79,7 +84,7 @@ export class RequestMeasures {
 
   applied(answer: Applied, at: number): void {
     const entry = this.#find(answer.re);
-    if (entry) this.#update(entry, { appliedMs: at - entry.measure.pressedAt, how: answer.how, predictedMs: answer.predictedMs, outcome: 'applied' });
+    if (entry) this.#update(entry, { appliedMs: at - entry.measure.pressedAt, how: answer.how, predictedMs: answer.predictedMs, chunk: answer.chunk, step: answer.step, outcome: 'applied' });
   }
 
   failed(id: string, outcome: 'superseded' | 'failed'): void {

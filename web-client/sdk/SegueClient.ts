@@ -1,12 +1,12 @@
 import { ActionSender } from './ActionSender.ts';
 import type { Speed, Steer } from './ActionState.ts';
 import { ClientError } from './ClientError.ts';
-import { connect, type Connector } from './connect.ts';
+import { Connection } from './Connection.ts';
 import { fences } from './fences.ts';
 import type { Accepted, Applied, Closed, FrameNotice, Goaway, IdleWarning, Ready, ServerMessage, SessionRequest, StateUpdate, TextDelta } from './messages.ts';
-import { SPOKEN_PROTOCOL } from './messages.ts';
+import type { PaintedFrame } from './PaintedFrame.ts';
 import { PositionReporter } from './PositionReporter.ts';
-import { Presenter, type PaintedFrame } from './Presenter.ts';
+import { Presenter } from './Presenter.ts';
 import { ReconnectPolicy } from './ReconnectPolicy.ts';
 import { RequestBook, type RequestHandle } from './RequestBook.ts';
 import { RequestMeasures, type RequestMeasure } from './RequestMeasures.ts';
@@ -18,7 +18,6 @@ import { TypedEmitter } from './TypedEmitter.ts';
 
 /** Copies of a fencing request on the unreliable channel: a lost packet must not cost a retransmission time-out. */
 const FENCING_COPIES = 3;
-const READY_TIMEOUT_MS = 5_000;
 /** How long the server keeps a session without a connection, unless it was created otherwise. */
 const DEFAULT_GRACE_MS = 60_000;
 
@@ -69,8 +68,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
   /** What the session offers; rejects if the client closes before it is joined. */
   readonly ready: Promise<Ready>;
   readonly #ready = Promise.withResolvers<Ready>();
-  readonly #signalling: Signalling;
-  readonly #connector: Connector;
+  readonly #connection: Connection;
   readonly #presenter: Presenter;
   readonly #sound: SoundOutput | null;
   readonly #book: RequestBook;
@@ -78,14 +76,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
   readonly #actions: ActionSender;
   readonly #positions: PositionReporter;
   readonly #stats: StatsSampler;
-  readonly #reconnect: ReconnectPolicy;
-  readonly #abort = new AbortController();
-  #transport: Transport | null = null;
-  #handshake: { readonly id: string; readonly done: PromiseWithResolvers<Ready> } | null = null;
-  #lastConnectionId: string | null = null;
   #epoch = 0;
-  #joined = false;
-  #connected = false;
   #paused = false;
   #closed = false;
   #state: ClientState = 'connecting';
@@ -96,8 +87,6 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
     this.ready = this.#ready.promise;
     // Also told by `closed`; see RequestBook.add.
     this.ready.catch(() => undefined);
-    this.#signalling = new Signalling(options.baseUrl, options.sessionId, options.clientToken);
-    this.#connector = { signalling: this.#signalling, transport: options.transport ?? 'auto' };
     this.#sound = options.audio === false ? null : new SoundOutput(options.audio === true ? undefined : options.audio);
     this.#presenter = new Presenter(options.canvas, this.#sound, { painted: (frame) => this.#painted(frame), presentation: () => this.#updateState(null) });
     this.#book = new RequestBook(
@@ -108,13 +97,26 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
       },
       randomId(),
     );
-    this.#actions = new ActionSender((message) => this.#transport?.sendInput(message));
-    this.#positions = new PositionReporter(this.#presenter, (message) => this.#transport?.sendInput(message));
+    this.#actions = new ActionSender((message) => this.#connection.transport?.sendInput(message));
+    this.#positions = new PositionReporter(this.#presenter, (message) => this.#connection.transport?.sendInput(message));
     this.#stats = new StatsSampler((stats) => this.emit('stats', stats));
-    this.#reconnect = new ReconnectPolicy(options.graceMs ?? DEFAULT_GRACE_MS);
     // Stays pending until there has been a user gesture; rejects when the context is closed first.
     this.#sound?.resume().catch(() => undefined);
-    void this.#keepConnected();
+    this.#connection = new Connection({
+      connector: { signalling: new Signalling(options.baseUrl, options.sessionId, options.clientToken), transport: options.transport ?? 'auto' },
+      presenter: this.#presenter,
+      sound: this.#sound,
+      reconnect: new ReconnectPolicy(options.graceMs ?? DEFAULT_GRACE_MS),
+      helloId: () => this.#book.nextId(),
+      events: {
+        joined: (ready, transport) => this.#joinedSession(ready, transport),
+        left: (reason) => this.#leftConnection(reason),
+        message: (message) => this.#received(message),
+        trouble: (error) => this.emit('error', error, null),
+        gaveUp: (reason, error) => void this.#end(reason, error),
+      },
+    });
+    this.#connection.start();
   }
 
   get state(): ClientState {
@@ -126,7 +128,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
   }
 
   get transport(): Transport['kind'] | null {
-    return this.#transport?.kind ?? null;
+    return this.#connection.transport?.kind ?? null;
   }
 
   get steer(): Steer {
@@ -215,65 +217,14 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
   }
 
   #send(request: SessionRequest): void {
-    if (!this.#connected || !this.#transport?.sendControl(request)) return;
-    if (fences(request) && (request.type === 'interrupt' || request.type === 'redirect')) this.#transport.sendInput(request, FENCING_COPIES);
+    const { isOpen, transport } = this.#connection;
+    if (!isOpen || !transport?.sendControl(request)) return;
+    if (fences(request) && (request.type === 'interrupt' || request.type === 'redirect')) transport.sendInput(request, FENCING_COPIES);
     this.#book.sent(request.id);
   }
 
-  async #keepConnected(): Promise<void> {
-    let lostAt = performance.now();
-    for (let attempt = 0; !this.#closed; ) {
-      const delay = this.#reconnect.delayMs(attempt, performance.now() - lostAt);
-      if (delay === null) return this.#end('the connection was lost', new ClientError('network', 'no connection within the grace period'));
-      if (delay > 0) await new Promise((resolve) => setTimeout(resolve, delay));
-      if (this.#closed) return;
-      try {
-        const lost = Promise.withResolvers<string>();
-        await this.#join(lost.resolve);
-        if (this.#closed) return;
-        const reason = await lost.promise;
-        if (this.#closed) return;
-        lostAt = performance.now();
-        attempt = 0;
-        await this.#leaveTransport();
-        this.#updateState(reason);
-      } catch (error) {
-        await this.#leaveTransport();
-        if (this.#closed) return;
-        const failure = error instanceof ClientError ? error : new ClientError('network', (error as Error).message, null, error);
-        if (!worthRetrying(failure, this.#joined)) return this.#end(failure.message, failure);
-        this.emit('error', failure, null);
-        attempt += 1;
-      }
-    }
-  }
-
-  /** One attempt: connects, says hello, and sends what was asked for meanwhile. */
-  async #join(lost: (reason: string) => void): Promise<void> {
-    this.#presenter.reconnect();
-    const transport = await connect(
-      this.#connector,
-      { presenter: this.#presenter, sound: this.#sound, rejoin: this.#lastConnectionId, signal: this.#abort.signal },
-      {
-        message: (message) => this.#received(message),
-        lost: (reason) => {
-          this.#handshake?.done.reject(new ClientError('network', reason));
-          lost(reason);
-        },
-        trouble: (error) => this.emit('error', error instanceof ClientError ? error : new ClientError('network', error.message, null, error), null),
-      },
-    );
-    if (this.#closed) {
-      await transport.close();
-      return;
-    }
-    this.#transport = transport;
-    this.#lastConnectionId = transport.connectionId ?? this.#lastConnectionId;
-    const ready = await this.#sayHello(transport);
-    if (this.#closed) return;
+  #joinedSession(ready: Ready, transport: Transport): void {
     this.#epoch = Math.max(this.#epoch, ready.epoch);
-    this.#joined = true;
-    this.#connected = true;
     for (const request of this.#book.open) this.#send(request);
     this.#actions.start();
     this.#positions.start();
@@ -283,26 +234,14 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
     this.#updateState(null);
   }
 
-  async #sayHello(transport: Transport): Promise<Ready> {
-    const id = this.#book.nextId();
-    const done = Promise.withResolvers<Ready>();
-    this.#handshake = { id, done };
-    const watchdog = setTimeout(() => done.reject(new ClientError('timed_out', `the session did not answer within ${READY_TIMEOUT_MS} ms`)), READY_TIMEOUT_MS);
-    transport.sendControl({ type: 'hello', id, protocol: SPOKEN_PROTOCOL, client: 'segue-web' });
-    try {
-      return await done.promise;
-    } finally {
-      clearTimeout(watchdog);
-      this.#handshake = null;
-    }
+  #leftConnection(reason: string): void {
+    this.#stopSending();
+    this.#updateState(reason);
   }
 
   #received(message: ServerMessage): void {
     if (this.#closed) return;
     switch (message.type) {
-      case 'ready':
-        if (message.re === this.#handshake?.id) this.#handshake.done.resolve(message);
-        return;
       case 'frame':
         this.#noticed(message);
         return;
@@ -326,8 +265,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
         this.#ended(message);
         return;
       case 'error':
-        if (message.re !== undefined && message.re === this.#handshake?.id) this.#handshake.done.reject(ClientError.from(message.error));
-        else if (!this.#book.answer(message) && message.re === undefined) this.emit('error', ClientError.from(message.error), null);
+        if (!this.#book.answer(message) && message.re === undefined) this.emit('error', ClientError.from(message.error), null);
         return;
       default:
         this.#book.answer(message);
@@ -381,7 +319,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
   }
 
   #updateState(reason: string | null): void {
-    const state = this.#closed ? 'closed' : this.#connected ? this.#presentedState() : this.#joined ? 'reconnecting' : 'connecting';
+    const state = this.#closed ? 'closed' : this.#connection.isOpen ? this.#presentedState() : this.#connection.hasJoined ? 'reconnecting' : 'connecting';
     if (state === this.#state) return;
     this.#state = state;
     this.emit('state', state, reason);
@@ -393,29 +331,21 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
     return this.#paused ? 'paused' : 'live';
   }
 
-  async #leaveTransport(leaving = false): Promise<void> {
-    this.#connected = false;
+  #stopSending(): void {
     this.#book.suspend();
     this.#actions.stop();
     this.#positions.stop();
     this.#stats.stop();
-    const transport = this.#transport;
-    this.#transport = null;
-    await transport?.close(leaving);
   }
 
   async #end(reason: string, error: ClientError | null): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
-    this.#abort.abort();
     const closing = new ClientError('closed', reason, null, error ?? undefined);
     this.#book.close(closing);
-    this.#handshake?.done.reject(closing);
     this.#ready.reject(error ?? closing);
-    // Before the connection: a closed peer connection would leave the call to a page that may be gone.
-    // Fails where the server has ended the session itself, which is as good.
-    const left = this.#lastConnectionId === null ? null : this.#signalling.leave(this.#lastConnectionId).catch(() => undefined);
-    await this.#leaveTransport(true);
+    this.#stopSending();
+    const left = this.#connection.close();
     this.#presenter.close();
     await this.#sound?.close();
     this.#updateState(reason);
@@ -427,12 +357,6 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
 /** Joins a session that a back end has created. The client connects by itself; await `client.ready` or listen to `state`. */
 export function joinSession(options: JoinOptions): SegueClient {
   return new SegueClient(options);
-}
-
-/** A first join that is refused is told at once; a session that was joined is worth coming back to, unless it is gone. */
-function worthRetrying(error: ClientError, joined: boolean): boolean {
-  if (error.code === 'network' || error.code === 'timed_out') return true;
-  return joined && error.body?.retryable === true;
 }
 
 /** Eight characters. Not `randomUUID`, which pages outside a secure context don't have. */

@@ -1,5 +1,5 @@
 import type { FrameNotice } from './messages.ts';
-import type { PaintedFrame } from './Presenter.ts';
+import type { PaintedFrame } from './PaintedFrame.ts';
 import type { Transport } from './Transport.ts';
 
 /** Once a second. Rates are over the last second; null where not known (yet). */
@@ -16,9 +16,16 @@ export interface ClientStats {
   readonly epoch: number;
   readonly conditioningVersion: number | null;
   readonly chunk: number | null;
-  readonly step: number | null;
+  /** Where the last change of words, steering or speed that was painted took hold; null before the first. */
+  readonly lastChange: ChangePoint | null;
   /** From a change of steering or speed to the first frame painted that knows of it. */
   readonly lastActionMs: number | null;
+}
+
+/** A place in the model's work: step 0 is a chunk made anew, any other a chunk that was half made already. */
+export interface ChangePoint {
+  readonly chunk: number;
+  readonly step: number;
 }
 
 const INTERVAL_MS = 1_000;
@@ -33,6 +40,7 @@ export class StatsSampler {
   #bytes: { readonly count: number; readonly at: number } | null = null;
   #action: { readonly sequence: number; readonly at: number } | null = null;
   #lastActionMs: number | null = null;
+  #lastChange: ChangePoint | null = null;
   #generation = 0;
 
   constructor(tell: (stats: ClientStats) => void) {
@@ -62,7 +70,7 @@ export class StatsSampler {
           epoch: epoch(),
           conditioningVersion: this.#notice?.conditioningVersion ?? null,
           chunk: this.#notice?.chunk ?? null,
-          step: this.#notice?.step ?? null,
+          lastChange: this.#lastChange,
           lastActionMs: this.#lastActionMs,
         });
       });
@@ -81,7 +89,7 @@ export class StatsSampler {
   }
 
   painted(frame: PaintedFrame): void {
-    if (frame.notice) this.#notice = frame.notice;
+    if (frame.notice) this.#noticed(frame.notice);
     if (this.#action && frame.notice && frame.notice.actionSequence >= this.#action.sequence && frame.paintedAt >= this.#action.at) {
       this.#lastActionMs = frame.paintedAt - this.#action.at;
       this.#action = null;
@@ -91,5 +99,12 @@ export class StatsSampler {
     this.#paintedAt.push(frame.paintedAt);
     // A second of a 120 Hz screen, in case nobody samples.
     if (this.#paintedAt.length > 240) this.#paintedAt.shift();
+  }
+
+  #noticed(notice: FrameNotice): void {
+    const before = this.#notice;
+    this.#notice = notice;
+    if (before === null || (notice.conditioningVersion === before.conditioningVersion && notice.actionSequence === before.actionSequence)) return;
+    this.#lastChange = { chunk: notice.chunk, step: notice.step };
   }
 }

@@ -27,7 +27,7 @@ export async function connect({ signalling, transport }: Connector, to: ConnectT
     } catch (error) {
       const blocked = !(error instanceof ClientError) || (error.body === null && error.code !== 'closed');
       if (transport === 'webrtc' || !blocked) throw error;
-      events.trouble(new ClientError('network', 'no WebRTC connection; trying the WebSocket', null, error));
+      events.trouble(new ClientError('webrtc_unavailable', 'no WebRTC connection; trying the WebSocket', null, error));
     }
   }
   return StreamTransport.open(signalling.streamUrl, to.presenter, to.sound, to.signal, events);

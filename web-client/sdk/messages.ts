@@ -3,6 +3,7 @@ import type { PROTOCOL_VERSION, ServerControlMessage, ServerStateMessage } from 
 import type { ErrorBody } from '../../src/protocol/errors.ts';
 
 export type { ActionInput, ControlMessage, FrameNotice, InputMessage, PositionInput, ServerControlMessage, ServerStateMessage, SessionRequest, StateUpdate, TextDelta } from '../../src/protocol/channel.ts';
+export type { PromptWarning } from '../../src/protocol/prompt_warning.ts';
 export type { ErrorBody, ErrorCode } from '../../src/protocol/errors.ts';
 export type { CreatedSession, CreateSession, SessionView } from '../../src/protocol/rest.ts';
 
@@ -22,5 +23,8 @@ export type ServerMessage = ServerControlMessage | ServerStateMessage;
 /** The version that this client speaks; a change of the server's constant stops this from compiling. */
 export const SPOKEN_PROTOCOL = 1 satisfies typeof PROTOCOL_VERSION;
 
-/** What the client tells its user when something failed; `code` is from the server's error table or one of the client's own. */
-export type ClientErrorCode = ErrorBody['code'] | 'network' | 'superseded' | 'closed' | 'unsupported_browser';
+/**
+ * What the client tells its user when something failed; `code` is from the server's error table or one of the client's own. `webrtc_unavailable`: the client goes
+ * on over the WebSocket.
+ */
+export type ClientErrorCode = ErrorBody['code'] | 'network' | 'superseded' | 'closed' | 'unsupported_browser' | 'webrtc_unavailable';

@@ -1,0 +1,40 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { endingOf, warningText } from '../../web-client/page/wording.ts';
+import { ClientError } from '../../web-client/sdk/ClientError.ts';
+import { ERRORS } from '../../src/protocol/errors.ts';
+
+describe('endings', () => {
+  it('tells an unreachable server from a connection that was lost', () => {
+    const error = new ClientError('network', 'fetch failed');
+    assert.match(endingOf(error, false).title, /can’t be reached/);
+    assert.match(endingOf(error, true).title, /connection was lost/);
+  });
+
+  it('repeats why the server ended a session, as a sentence', () => {
+    assert.deepEqual(endingOf(new ClientError('closed', 'idle for 600 s'), true), { title: 'The drive has ended.', detail: 'Idle for 600 s.', way: 'Join again' });
+    assert.deepEqual(endingOf(new ClientError('closed', 'You left.'), true), { title: 'You left the drive.', detail: '', way: 'Join again' });
+  });
+
+  it('says when the next try may succeed, where the server has said so', () => {
+    const error = ClientError.from({ code: 'rate_limited', message: 'too many', retryable: true, retryAfterMs: 12_300 });
+    assert.match(endingOf(error, false).detail, /13 s/);
+  });
+
+  it('has a title and a way on for every code, and its button is found by the word join', () => {
+    for (const code of Object.keys(ERRORS) as (keyof typeof ERRORS)[]) {
+      for (const wasJoined of [false, true]) {
+        const { title, way } = endingOf(ClientError.from({ code, message: 'why', retryable: false }), wasJoined);
+        assert.notEqual(title, '');
+        assert.match(way, /join/i);
+      }
+    }
+  });
+});
+
+describe('warnings of a prompt', () => {
+  it('tells words that are not known from words that were replaced', () => {
+    assert.equal(warningText({ code: 'unknown_words', words: ['xyzzy', 'plugh'], message: '' }), 'I don’t know: xyzzy, plugh.');
+    assert.equal(warningText({ code: 'replaced', words: ['forest'], message: '' }), 'Replaced by what you said after it: forest.');
+  });
+});

@@ -1,0 +1,58 @@
+import type { ClientError } from '../sdk/ClientError.ts';
+import type { PromptWarning } from '../sdk/messages.ts';
+
+export interface Ending {
+  readonly title: string;
+  readonly detail: string;
+  /** What the button offers. */
+  readonly way: string;
+}
+
+const AGAIN = 'Join again';
+const RETRY = 'Try to join again';
+
+/** Why there is no session (any more), in words for whoever wanted one, and the way on. Pure. */
+export function endingOf(error: ClientError, wasJoined: boolean): Ending {
+  switch (error.code) {
+    case 'closed':
+      return error.message.startsWith('You left') ? { title: 'You left the drive.', detail: '', way: AGAIN } : { title: 'The drive has ended.', detail: sentence(error.message), way: AGAIN };
+    case 'network':
+    case 'timed_out':
+      return wasJoined
+        ? { title: 'The connection was lost.', detail: 'The server has not answered for too long to go on where you were.', way: RETRY }
+        : { title: 'The server can’t be reached.', detail: 'It may be starting, or the network is down.', way: RETRY };
+    case 'session_not_found':
+    case 'session_closed':
+    case 'token_expired':
+    case 'unauthorized':
+      return { title: 'This drive is gone.', detail: 'The server has let it go, or was started anew. The next one begins fresh.', way: AGAIN };
+    case 'rate_limited':
+      return { title: 'Too many drives from your address.', detail: error.body?.retryAfterMs === undefined ? 'Wait a little.' : `The next one may begin in ${Math.ceil(error.body.retryAfterMs / 1000)} s.`, way: RETRY };
+    case 'not_found':
+      return { title: 'No drives for visitors here.', detail: 'This server gives sessions to its API’s callers only (setting demo.enabled).', way: RETRY };
+    case 'draining':
+    case 'engine_unavailable':
+      return { title: 'The server isn’t ready.', detail: sentence(error.message), way: RETRY };
+    case 'unsupported_browser':
+      return { title: 'This browser can’t show the drive.', detail: sentence(error.message), way: RETRY };
+    default:
+      return { title: wasJoined ? 'The drive has ended.' : 'The drive could not begin.', detail: sentence(error.message), way: RETRY };
+  }
+}
+
+export function sentence(text: string): string {
+  const tidy = text.trim();
+  return tidy === '' ? '' : tidy.charAt(0).toUpperCase() + tidy.slice(1) + (/[.!?]$/.test(tidy) ? '' : '.');
+}
+
+/** What was ignored, by why. A code of a newer server is told in the server's own words. */
+export function warningText({ code, words, message }: PromptWarning): string {
+  switch (code) {
+    case 'unknown_words':
+      return `I don’t know: ${words.join(', ')}.`;
+    case 'replaced':
+      return `Replaced by what you said after it: ${words.join(', ')}.`;
+    default:
+      return sentence(message);
+  }
+}
