@@ -6,7 +6,9 @@ import fastify, { LogController, type FastifyInstance, type FastifyReply } from 
 import { createId } from '../sessions/session_ids.ts';
 import type { ApiContext } from './ApiContext.ts';
 import type { Access, Principal } from './Authenticator.ts';
-import { installErrorHandlers, sendError, toSegueError } from './http_errors.ts';
+import { installCors } from './cors.ts';
+import { collectMethods, installErrorHandlers, sendError, toSegueError } from './http_errors.ts';
+import type { HttpListener } from './HttpListener.ts';
 import { connectionRoutes } from './routes/connection_routes.ts';
 import { demoEnabled, demoRoutes } from './routes/demo_routes.ts';
 import { discoveryRoutes } from './routes/discovery_routes.ts';
@@ -30,38 +32,29 @@ declare module 'fastify' {
 
 /** The largest body: an SDP offer is at most 64,000 characters, all else is small. */
 export const BODY_LIMIT = 256 * 1024;
-/** Headers and body of one call. */
-const REQUEST_TIMEOUT_MS = 15_000;
-/** More than the longest answer: a request that waits to be applied. */
-const KEEP_ALIVE_MS = 5_000;
-const MAX_HEADER_BYTES = 16 * 1024;
-
 /** What the page may load and reach: itself, and nothing else. `blob:` and `worker-src` are for its audio worklet. */
 const CONTENT_SECURITY_POLICY = "default-src 'self'; connect-src 'self' ws: wss:; img-src 'self' data: blob:; media-src 'self' blob: mediastream:; script-src 'self' blob:; worker-src 'self' blob:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
 
-/** The HTTP side: routes, access, errors, the page. Not listening yet. */
-export async function createHttpApp(context: ApiContext): Promise<FastifyInstance> {
+/** The HTTP side: routes, access, errors, the page. Resolves when it serves on `listener`, which outlives it. */
+export async function createHttpApp(context: ApiContext, listener: HttpListener): Promise<FastifyInstance> {
   const { config, authenticator, metrics, clock, log, webDirectory } = context;
+  let serve = (): unknown => undefined;
   const app = fastify({
     loggerInstance: log,
     // Calls are measured, not logged: their addresses may carry tokens.
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: BODY_LIMIT,
-    requestTimeout: REQUEST_TIMEOUT_MS,
-    connectionTimeout: 0,
-    keepAliveTimeout: KEEP_ALIVE_MS,
-    forceCloseConnections: true,
+    // The listener owns the socket: its limits, what can't be read, and the end.
+    serverFactory: (handler) => {
+      serve = () => listener.serve(handler);
+      return listener.server;
+    },
+    clientErrorHandler: () => undefined,
     genReqId: () => createId('call'),
     routerOptions: { maxParamLength: 128 },
-    http: { maxHeaderSize: MAX_HEADER_BYTES },
     // Paths that can't be decoded never reach a route or the error handler.
     frameworkErrors: (error, _request, reply) => {
       void sendError(reply as unknown as FastifyReply, toSegueError(error));
-    },
-    // A client that speaks no HTTP gets the same error as everybody, and its socket is closed.
-    clientErrorHandler: (error, socket) => {
-      log.debug({ err: error }, 'unreadable HTTP');
-      if (socket.writable) socket.end('HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n{"error":{"code":"bad_request","message":"this is not HTTP","retryable":false}}');
     },
   }) as unknown as FastifyInstance;
   app.setValidatorCompiler(TypeBoxValidatorCompiler);
@@ -69,7 +62,9 @@ export async function createHttpApp(context: ApiContext): Promise<FastifyInstanc
   app.removeContentTypeParser('text/plain');
   app.decorateRequest('principal', null);
   app.decorateRequest('receivedMs', 0);
-  installErrorHandlers(app);
+  const methodsOf = collectMethods(app);
+  installErrorHandlers(app, methodsOf);
+  installCors(app, config.cors, methodsOf);
 
   app.addHook('onRequest', async (request) => {
     request.receivedMs = clock.now();
@@ -113,5 +108,7 @@ export async function createHttpApp(context: ApiContext): Promise<FastifyInstanc
       },
     });
   }
+  await app.ready();
+  serve();
   return app;
 }

@@ -1,11 +1,12 @@
 import { STATUS_CODES, type IncomingMessage, type Server } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { WebSocketServer, type WebSocket } from 'ws';
+import { WebSocketServer, type ServerOptions, type WebSocket } from 'ws';
 import { SegueError } from '../protocol/errors.ts';
 import { ROLES } from '../sessions/ports.ts';
 import type { ApiContext } from './ApiContext.ts';
 import type { Principal } from './Authenticator.ts';
 import { toSegueError } from './http_errors.ts';
+import { endLingering, LINGER_BYTES, LINGER_MS } from './lingering_close.ts';
 import { StreamSocket } from './StreamSocket.ts';
 import { TokenBucket } from './TokenBucket.ts';
 
@@ -18,10 +19,13 @@ const MESSAGE_RATE = { burst: 300, perSecond: 150 } as const;
 /** RFC 6455: policy violation. */
 const POLICY_VIOLATION = 1008;
 
+/** `closeTimeout` is how long an answer to a close frame is awaited, ms; the types don't know it yet. */
+const SERVER_OPTIONS: ServerOptions & { readonly closeTimeout: number } = { noServer: true, maxPayload: MAX_FRAME_BYTES, perMessageDeflate: false, clientTracking: true, closeTimeout: LINGER_MS };
+
 /** `WS /v1/sessions/{id}/stream`: the session protocol and media over one WebSocket. */
 export class StreamServer {
   readonly #context: ApiContext;
-  readonly #server = new WebSocketServer({ noServer: true, maxPayload: MAX_FRAME_BYTES, perMessageDeflate: false, clientTracking: true });
+  readonly #server = new WebSocketServer(SERVER_OPTIONS);
   readonly #alive = new WeakSet<WebSocket>();
   readonly #pings: ReturnType<typeof setInterval>;
   readonly #rate: TokenBucket;
@@ -75,16 +79,19 @@ export class StreamServer {
     const session = registry.get(id);
     if (session.state === 'waiting' || session.state === 'created') throw new SegueError('conflict', 'the session is not open yet');
     if (socket.destroyed) return;
-    this.#server.handleUpgrade(request, socket, head, (webSocket) => this.#serve(webSocket, id, principal));
+    this.#server.handleUpgrade(request, socket, head, (webSocket) => this.#serve(webSocket, socket, id, principal));
   }
 
-  #serve(socket: WebSocket, sessionId: string, principal: Principal | null): void {
+  #serve(socket: WebSocket, raw: Duplex, sessionId: string, principal: Principal | null): void {
     const { registry, clock, log } = this.#context;
     const childLog = log.child({ sessionId, transport: 'websocket' });
     const key = String(++this.#sockets);
     this.#alive.add(socket);
     socket.on('pong', () => this.#alive.add(socket));
-    socket.on('error', (error) => childLog.debug({ err: error }, 'WebSocket error'));
+    socket.on('error', (error) => {
+      childLog.debug({ err: error }, 'WebSocket error');
+      boundDrain(socket, raw);
+    });
     const stream = new StreamSocket(socket, () => clock.now(), childLog);
     try {
       const session = registry.get(sessionId);
@@ -120,8 +127,15 @@ export class StreamServer {
   }
 }
 
+/** After a frame that can't be taken, what still comes is read and dropped so that the close frame arrives; but not without end. */
+function boundDrain(socket: WebSocket, raw: Duplex): void {
+  let bytes = 0;
+  raw.on('data', (chunk: Buffer) => {
+    bytes += chunk.byteLength;
+    if (bytes > LINGER_BYTES) socket.terminate();
+  });
+}
+
 function refuse(socket: Duplex, error: SegueError): void {
-  const body = JSON.stringify({ error: error.toBody() });
-  const head = [`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status] ?? 'Error'}`, 'content-type: application/json; charset=utf-8', `content-length: ${Buffer.byteLength(body)}`, 'connection: close'];
-  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
+  endLingering(socket, [`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status] ?? 'Error'}`], JSON.stringify({ error: error.toBody() }));
 }

@@ -14,6 +14,11 @@ export const Config = section({
     tokenSecret: Type.String({ description: 'Signs client tokens; at least 32 characters. Empty: a new one at each start, so tokens end with the process.', pattern: '^$|^.{32,}$' }),
     tokenTtlMs: Ms('Life of a client token.', 1_000),
   }),
+  cors: section({
+    origins: Type.Array(Type.String({ pattern: '^(\\*|https?://[^/\\s]+)$' }), {
+      description: "Origins of web pages that may call the API from a browser, for example https://play.example.com; '*' is every page. None: only the server's own page.",
+    }),
+  }),
   model: section({ directory: Type.String({ minLength: 1, description: 'Model directory, relative to the project.' }) }),
   sessions: section({
     max: Type.Integer({ minimum: 1, maximum: 10_000, description: 'Sessions at once, whatever the engine would take.' }),
@@ -55,6 +60,7 @@ export const DEFAULT_CONFIG: Config = {
   port: 8080,
   logLevel: 'info',
   auth: { apiKeys: [], tokenSecret: '', tokenTtlMs: 3_600_000 },
+  cors: { origins: [] },
   model: { directory: 'models/drive' },
   sessions: { max: 64, maxWaiting: 64, idleMs: 600_000, idleWarningMs: 60_000, orphanMs: 60_000 },
   ice: { servers: [], turnUrls: [], turnSecret: '', turnTtlMs: 3_600_000, addresses: [], minPort: 40_000, maxPort: 49_999 },

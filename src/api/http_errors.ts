@@ -1,6 +1,7 @@
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { SegueError, type ErrorCode } from '../protocol/errors.ts';
 import { schemaFault } from '../protocol/schema_fault.ts';
+import { lingeringBody } from './lingering_close.ts';
 
 /** fastify's own codes → ours. Anything else is decided by its status. */
 const CODES: Readonly<Record<string, readonly [ErrorCode, string]>> = {
@@ -34,11 +35,16 @@ export function sendError(reply: FastifyReply, error: SegueError): FastifyReply 
   const body = error.toBody();
   if (body.retryAfterMs !== undefined) reply.header('retry-after', String(Math.ceil(body.retryAfterMs / 1000)));
   if (error.code === 'unauthorized' || error.code === 'token_expired') reply.header('www-authenticate', 'Bearer');
-  return reply.code(error.status).type('application/json; charset=utf-8').send({ error: body });
+  reply.code(error.status).type('application/json; charset=utf-8');
+  const { raw } = reply.request;
+  if (raw.complete) return reply.send({ error: body });
+  // The sender still sends: if its connection were closed now, it might never read why.
+  const text = JSON.stringify({ error: body });
+  return reply.header('content-length', Buffer.byteLength(text)).send(lingeringBody(text, raw));
 }
 
-/** Every error in one form, whoever raised it; unknown paths 404, known paths with another method 405. */
-export function installErrorHandlers(app: FastifyInstance): void {
+/** Which methods a path has, by the routes that are registered after this. */
+export function collectMethods(app: FastifyInstance): (path: string) => readonly string[] {
   const routes: { readonly pattern: RegExp; readonly method: string }[] = [];
   app.addHook('onRoute', ({ url, method }) => {
     // The static page's catch-all is no path of the API.
@@ -46,6 +52,11 @@ export function installErrorHandlers(app: FastifyInstance): void {
     const pattern = new RegExp(`^${url.split('/').map((part) => (part.startsWith(':') ? '[^/]+' : part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))).join('/')}/?$`);
     for (const one of Array.isArray(method) ? method : [method]) routes.push({ pattern, method: one });
   });
+  return (path) => [...new Set(routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method))];
+}
+
+/** Every error in one form, whoever raised it; unknown paths 404, known paths with another method 405. */
+export function installErrorHandlers(app: FastifyInstance, methodsOf: (path: string) => readonly string[]): void {
   app.setErrorHandler((error, request, reply) => {
     const told = toSegueError(error);
     if (told.status >= 500 && told.code !== 'at_capacity' && told.code !== 'draining') request.log.error({ err: error, route: request.routeOptions.url }, 'call failed');
@@ -53,9 +64,9 @@ export function installErrorHandlers(app: FastifyInstance): void {
   });
   app.setNotFoundHandler((request: FastifyRequest, reply: FastifyReply) => {
     const path = request.url.split('?')[0] ?? '';
-    const allowed = new Set(routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method));
-    if (allowed.size === 0) return sendError(reply, new SegueError('not_found', `nothing at ${path.slice(0, 128)}`));
-    reply.header('allow', [...allowed].join(', '));
-    return sendError(reply, new SegueError('method_not_allowed', `${request.method} is not possible here; ${[...allowed].join(', ')} is`));
+    const allowed = methodsOf(path);
+    if (allowed.length === 0) return sendError(reply, new SegueError('not_found', `nothing at ${path.slice(0, 128)}`));
+    reply.header('allow', allowed.join(', '));
+    return sendError(reply, new SegueError('method_not_allowed', `${request.method} is not possible here; ${allowed.join(', ')} is`));
   });
 }

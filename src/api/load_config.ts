@@ -43,9 +43,11 @@ export function loadConfig({ directory, env }: { readonly directory: string; rea
   const path = named ?? join(directory, 'segue.config.yaml');
   if (named !== undefined && !existsSync(named)) throw new ConfigError('SEGUE_CONFIG', '', `no file ${named}`);
   const file = existsSync(path) ? path : null;
+  // The usual file by its name; one that was named, as it was named.
+  const source = file === null ? 'defaults' : (named ?? basename(file));
   const config = structuredClone(DEFAULT_CONFIG) as unknown as Plain;
-  if (file !== null) merge(config, readYaml(file), basename(file));
-  check(config, file === null ? 'defaults' : basename(file));
+  if (file !== null) merge(config, readYaml(file, source), source);
+  check(config, source);
 
   const warnings: string[] = [];
   const variables = environmentVariables();
@@ -60,8 +62,8 @@ export function loadConfig({ directory, env }: { readonly directory: string; rea
     check(config, name);
   }
   const { minPort, maxPort } = (config as unknown as Config).ice;
-  if (minPort > maxPort) throw new ConfigError(file === null ? 'defaults' : basename(file), 'ice.minPort', `ice.minPort (${minPort}) must not be above ice.maxPort (${maxPort})`);
-  refuseBaselines(config as unknown as Config, file === null ? 'defaults' : basename(file));
+  if (minPort > maxPort) throw new ConfigError(source, 'ice.minPort', `ice.minPort (${minPort}) must not be above ice.maxPort (${maxPort})`);
+  refuseBaselines(config as unknown as Config, source);
   return { config: config as unknown as Config, file, warnings };
 }
 
@@ -89,13 +91,24 @@ export function environmentVariables(): ReadonlyMap<string, { readonly path: rea
   return variables;
 }
 
-function readYaml(file: string): Plain {
-  const document = parseDocument(readFileSync(file, 'utf8'), { prettyErrors: true });
+function readYaml(file: string, source: string): Plain {
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (error) {
+    throw new ConfigError(source, '', `${file} can't be read (${(error as NodeJS.ErrnoException).code ?? String(error)})`);
+  }
+  const document = parseDocument(text, { prettyErrors: true });
   const [error] = document.errors;
-  if (error) throw new ConfigError(basename(file), '', `line ${error.linePos?.[0].line ?? 1}: ${error.message.split('\n')[0]}`);
-  const value: unknown = document.toJS({ maxAliasCount: 16 });
+  if (error) throw new ConfigError(source, '', `line ${error.linePos?.[0].line ?? 1}: ${error.message.split('\n')[0]}`);
+  let value: unknown;
+  try {
+    value = document.toJS({ maxAliasCount: 16 });
+  } catch (error) {
+    throw new ConfigError(source, '', error instanceof Error ? error.message : String(error));
+  }
   if (value === null || value === undefined) return {};
-  if (!isPlain(value)) throw new ConfigError(basename(file), '', 'expected keys and values');
+  if (!isPlain(value)) throw new ConfigError(source, '', 'expected keys and values');
   return value;
 }
 

@@ -1,10 +1,25 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 
-/** Bucket bounds, ms: half of them below a frame time (83 ms at 12 frames/s), where interruption happens. */
-const REQUEST_BUCKETS = [5, 10, 20, 40, 80, 160, 320, 640, 1_250, 2_500, 5_000];
-const HTTP_BUCKETS = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000];
+/** Bucket bounds, seconds: half of them below a frame time (83 ms at 12 frames/s), where interruption happens. */
+const REQUEST_BUCKETS = [0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.25, 2.5, 5];
+const HTTP_BUCKETS = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5];
+/** What an HTTP parser lets through besides is one label value: a stranger must not make series. */
+const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
-/** The server's metrics in a registry of their own, so that two servers in one process don't mix. Names follow Prometheus' rules, times are in ms. */
+/** How a number that another part counts becomes a metric. */
+export interface StatMetric {
+  /** Base units and `_total` as Prometheus' naming rules ask for: seconds, bytes. */
+  readonly name: string;
+  readonly help: string;
+  readonly type: 'counter' | 'gauge';
+  /** Factor from the number to the metric's unit: 0.001 for milliseconds. Default 1. */
+  readonly scale?: number;
+}
+
+/**
+ * The server's metrics in a registry of their own, so that two servers in one process don't mix.
+ * Names follow prometheus.io/docs/practices/naming; every label has a small, fixed set of values.
+ */
 export class Metrics {
   readonly registry = new Registry();
   readonly #http: Histogram<'method' | 'route' | 'status'>;
@@ -14,16 +29,23 @@ export class Metrics {
 
   constructor() {
     const registers = [this.registry];
-    this.#http = new Histogram({ name: 'segue_http_ms', help: 'Time to answer an HTTP call', labelNames: ['method', 'route', 'status'], buckets: HTTP_BUCKETS, registers });
-    this.#requests = new Histogram({ name: 'segue_request_ms', help: 'From a session request accepted to its last answer', labelNames: ['kind', 'answer'], buckets: REQUEST_BUCKETS, registers });
+    this.#http = new Histogram({ name: 'segue_http_request_duration_seconds', help: 'Time to answer an HTTP call', labelNames: ['method', 'route', 'status'], buckets: HTTP_BUCKETS, registers });
+    this.#requests = new Histogram({
+      name: 'segue_session_request_duration_seconds',
+      help: 'From a request of a session accepted to its last answer',
+      labelNames: ['kind', 'answer'],
+      buckets: REQUEST_BUCKETS,
+      registers,
+    });
   }
 
+  /** `route`: the pattern, never the path. */
   observeHttp(method: string, route: string, status: number, ms: number): void {
-    this.#http.observe({ method, route, status: String(status) }, ms);
+    this.#http.observe({ method: METHODS.has(method) ? method : 'other', route, status: String(status) }, ms / 1000);
   }
 
   observeRequest(kind: string, answer: string, ms: number): void {
-    this.#requests.observe({ kind, answer }, ms);
+    this.#requests.observe({ kind, answer }, ms / 1000);
   }
 
   /** A value read when it is scraped. */
@@ -49,22 +71,27 @@ export class Metrics {
     this.#gauges.set(name, gauge);
   }
 
-  /** Takes over totals that another thread counts. `gauges` names those that may fall. */
-  takeStats(prefix: string, stats: Readonly<Record<string, number>>, gauges: ReadonlySet<string>): void {
+  /** A total that this process counts elsewhere and that never falls, read when scraped. */
+  counter(name: string, help: string, read: () => number): void {
+    if (this.#counters.has(name)) throw new Error(`metric ${name} exists`);
+    const counter: Counter = new Counter({ name, help, registers: [this.registry], collect: () => this.#raise(name, read()) });
+    this.#counters.set(name, { counter, last: 0 });
+  }
+
+  /** Takes over what another thread counts. A stat without a metric is passed over, and so is one that is no number. */
+  takeStats(stats: Readonly<Record<string, number | undefined>>, metrics: Readonly<Record<string, StatMetric>>): void {
     for (const [key, value] of Object.entries(stats)) {
-      if (typeof value !== 'number' || !Number.isFinite(value)) continue;
-      const base = `${prefix}_${key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)}`;
-      if (gauges.has(key)) {
-        let gauge = this.#gauges.get(base);
-        if (!gauge) this.#gauges.set(base, (gauge = new Gauge({ name: base, help: `${prefix} ${key}`, registers: [this.registry] })));
-        gauge.set(value);
+      const metric = metrics[key];
+      if (metric === undefined || typeof value !== 'number' || !Number.isFinite(value)) continue;
+      const { name, help, type, scale = 1 } = metric;
+      if (type === 'gauge') {
+        let gauge = this.#gauges.get(name);
+        if (!gauge) this.#gauges.set(name, (gauge = new Gauge({ name, help, registers: [this.registry] })));
+        gauge.set(value * scale);
         continue;
       }
-      let entry = this.#counters.get(base);
-      if (!entry) this.#counters.set(base, (entry = { counter: new Counter({ name: `${base}_total`, help: `${prefix} ${key}`, registers: [this.registry] }), last: 0 }));
-      // A restarted count begins again at nothing.
-      entry.counter.inc(value >= entry.last ? value - entry.last : value);
-      entry.last = value;
+      if (!this.#counters.has(name)) this.#counters.set(name, { counter: new Counter({ name, help, registers: [this.registry] }), last: 0 });
+      this.#raise(name, value * scale);
     }
   }
 
@@ -74,5 +101,12 @@ export class Metrics {
 
   render(): Promise<string> {
     return this.registry.metrics();
+  }
+
+  #raise(name: string, total: number): void {
+    const entry = this.#counters.get(name)!;
+    // A restarted count begins again at nothing.
+    entry.counter.inc(total >= entry.last ? total - entry.last : total);
+    entry.last = total;
   }
 }

@@ -140,7 +140,15 @@ export const FrameNotice = Type.Object({
 });
 export type FrameNotice = Static<typeof FrameNotice>;
 
-export const TextDelta = Type.Object({ type: Type.Enum(['text.delta', 'text.complete']), stream: Type.Enum(['plan', 'narration']), text: Type.String(), re: Type.Optional(Id) });
+/** The model's words: a delta goes on with what the same request has said so far, a complete text is whole. Who joins is told the last ones again. */
+export const TextDelta = Type.Object({
+  type: Type.Enum(['text.delta', 'text.complete']),
+  stream: Type.Enum(['plan', 'narration']),
+  text: Type.String(),
+  re: Type.Optional(Id),
+  /** This delta is all that was said so far, for who has just joined: it replaces what was shown, and goes on. */
+  soFar: Type.Optional(Type.Literal(true)),
+});
 export type TextDelta = Static<typeof TextDelta>;
 
 export const StateUpdate = Type.Object({

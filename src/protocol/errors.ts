@@ -16,11 +16,13 @@ export const ERRORS = {
   model_not_found: { status: 404, retryable: false },
   program_not_found: { status: 404, retryable: false },
   method_not_allowed: { status: 405, retryable: false },
+  request_timeout: { status: 408, retryable: true },
   conflict: { status: 409, retryable: false },
   session_closed: { status: 410, retryable: false },
   payload_too_large: { status: 413, retryable: false },
   unsupported_media_type: { status: 415, retryable: false },
   rate_limited: { status: 429, retryable: true },
+  headers_too_large: { status: 431, retryable: false },
   internal: { status: 500, retryable: true },
   unit_failed: { status: 500, retryable: true },
   engine_unavailable: { status: 503, retryable: true },
@@ -66,6 +68,16 @@ export class SegueError extends Error {
     super(message, cause === undefined ? undefined : { cause });
     this.code = code;
     this.details = details;
+  }
+
+  /** The error that a body tells of. */
+  static from({ code, message, param, retryAfterMs, position, ticket }: ErrorBody): SegueError {
+    return new SegueError(code, message, {
+      ...(param === undefined ? {} : { param }),
+      ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+      ...(position === undefined ? {} : { position }),
+      ...(ticket === undefined ? {} : { ticket }),
+    });
   }
 
   get status(): number {

@@ -1,5 +1,6 @@
 /** Bodies of the REST calls. */
 import { Type, type Static } from 'typebox';
+import { PromptWarning } from './prompt_warning.ts';
 
 export const SESSION_STATES = ['created', 'waiting', 'connecting', 'active', 'paused', 'orphaned', 'closing', 'closed', 'failed'] as const;
 export type SessionStateName = (typeof SESSION_STATES)[number];
@@ -44,7 +45,15 @@ export const SessionView = Type.Object(
 export type SessionView = Static<typeof SessionView>;
 
 export const CreatedSession = Type.Object(
-  { id: Type.String(), state: Type.Enum([...SESSION_STATES]), clientToken: Type.String(), expiresAt: Type.String(), estimate: Type.Object({ costPerSecond: Type.Number(), position: Type.Optional(Type.Integer()) }) },
+  {
+    id: Type.String(),
+    state: Type.Enum([...SESSION_STATES]),
+    clientToken: Type.String(),
+    expiresAt: Type.String(),
+    estimate: Type.Object({ costPerSecond: Type.Number(), position: Type.Optional(Type.Integer()) }),
+    /** What of the prompt has no effect. Absent where all of it has. */
+    warnings: Type.Optional(Type.Array(PromptWarning)),
+  },
   { $id: 'CreatedSession' },
 );
 export type CreatedSession = Static<typeof CreatedSession>;

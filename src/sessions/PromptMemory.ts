@@ -54,16 +54,10 @@ export class PromptMemory {
     }
   }
 
-  /** Words of the model for a turn; null is the opening. Words for a forgotten turn are nobody's. */
+  /** What the model has said of a turn so far, or as a whole; null is the opening. Words for a forgotten turn are nobody's. */
   write(requestId: string | null, stream: 'plan' | 'narration', text: string): void {
     const turn = this.#find(requestId);
-    if (turn) turn[stream] = (turn[stream] + text).slice(0, MAX_WORDS);
-  }
-
-  /** The words of a stream as a whole: replaces what came in pieces. */
-  complete(requestId: string | null, stream: 'plan' | 'narration', text: string): void {
-    const turn = this.#find(requestId);
-    if (turn && text !== '') turn[stream] = text.slice(0, MAX_WORDS);
+    if (turn) turn[stream] = text.slice(0, MAX_WORDS);
   }
 
   settle(requestId: string | null, outcome: 'applied' | 'superseded' | 'failed'): void {

@@ -1,173 +1,127 @@
-import type { Clock, Timer } from '../observe/clock.ts';
-import type { Logger } from '../observe/log.ts';
-import { PROTOCOL_VERSION, type ControlMessage, type SessionRequest, type StateUpdate } from '../protocol/channel.ts';
-import { SegueError, type ErrorBody } from '../protocol/errors.ts';
+import type { SessionRequest } from '../protocol/channel.ts';
+import { SegueError } from '../protocol/errors.ts';
+import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { SessionStateName, SessionView } from '../protocol/rest.ts';
-import type { EngineCard, EngineToControl, IceCandidate, InjectedFault, MediaToControl } from '../streams/messages.ts';
+import type { EngineCard, EngineToControl, IceCandidate, InjectedFault, MediaToControl, SessionChannels } from '../streams/messages.ts';
 import { SessionWords } from '../streams/session_words.ts';
-import { SharedPool } from '../streams/shared_pool.ts';
+import { EngineReservation } from './EngineReservation.ts';
 import { IdleWatch } from './IdleWatch.ts';
-import type { EnginePort, MediaPort, Role } from './ports.ts';
-import { PromptMemory, type Turn } from './PromptMemory.ts';
-import type { LedgerEntry, RequestAnswer } from './RequestLedger.ts';
+import type { Role } from './ports.ts';
+import { PromptMemory } from './PromptMemory.ts';
+import type { RequestAnswer } from './RequestLedger.ts';
+import type { WaitUntil } from './RequestWaiters.ts';
+import { createSessionChannels } from './session_channels.ts';
+import type { SessionOptions } from './session_options.ts';
 import { SessionConnections, type ConnectionView, type RelaySink } from './SessionConnections.ts';
+import { SessionConversation } from './SessionConversation.ts';
 import { SessionEventLog } from './SessionEventLog.ts';
-import { SessionRequests } from './SessionRequests.ts';
-import { isEnding, nextSessionState, type SessionTransition } from './session_state.ts';
+import { SessionFlow } from './SessionFlow.ts';
+import { SessionReport } from './SessionReport.ts';
+import { SessionStatus } from './SessionStatus.ts';
+import { StoryPosition } from './StoryPosition.ts';
 
-export interface SessionLimits {
-  /** Without a request or a change of action: then the session closes. */
-  readonly idleMs: number;
-  /** How long before that it says so. */
-  readonly idleWarningMs: number;
-  /** Without a connection: kept this long. */
-  readonly orphanMs: number;
-}
-
-export interface SessionOptions {
-  readonly id: string;
-  readonly card: EngineCard;
-  readonly program: string;
-  readonly seed: number;
-  readonly prompt: string | null;
-  readonly tenant: string;
-  readonly stamp: boolean;
-  /** Leaving on purpose ends the session, instead of keeping it for a rejoin: nobody else can come back to it. */
-  readonly endsOnLeave: boolean;
-  readonly limits: SessionLimits;
-  readonly engine: EnginePort;
-  readonly media: MediaPort;
-  readonly clock: Clock;
-  readonly log: Logger;
-  /** Each last answer to a request, for the metrics. */
-  readonly onSettled?: (kind: string, answer: string, elapsedMs: number) => void;
-}
-
-/** Engine's answer to `session.open`. */
-const OPEN_WATCHDOG_MS = 5_000;
-/** Engine's answer to `session.close`: a cancelled task has 2 s. */
-const CLOSE_WATCHDOG_MS = 2_000;
 /** Peers closing after their `closed` message has gone out. */
 const DRAIN_WATCHDOG_MS = 1_000;
-/** Positions go out at most this often; changes of state at once. */
-const STATE_INTERVAL_MS = 1_000;
-/** Raw pictures in flight per session: the chunk that is made, two that wait (the horizon), and room for those being encoded. */
-const VIDEO_SLOTS_PER_CHUNK = 8;
-const MIN_SLOTS = 24;
 
 type EngineMessage = Extract<EngineToControl, { readonly sessionId: string }>;
 type MediaMessage = Extract<MediaToControl, { readonly sessionId: string }>;
 
 /**
- * One live session: its state, what it was asked and remembers, its connections, and how it ends. Runs on the control thread and never computes,
- * encodes or fences; the engine and the media thread are reached through ports, time through a clock.
+ * One live session: opened with the engine and the media thread, connected to, talked with, ended in order. Runs on the control thread and never
+ * computes, encodes or fences; the engine and the media thread are reached through ports, time through a clock.
  */
 export class Session {
   readonly id: string;
-  readonly createdAt = new Date().toISOString();
   readonly events: SessionEventLog;
   readonly memory = new PromptMemory();
   readonly words = new SessionWords();
   readonly #options: SessionOptions;
-  readonly #video: SharedPool;
-  readonly #audio: SharedPool;
+  readonly #channels: SessionChannels;
+  readonly #position = new StoryPosition();
+  readonly #status: SessionStatus;
   readonly #connections: SessionConnections;
-  readonly #requests: SessionRequests;
+  readonly #report: SessionReport;
+  readonly #reservation: EngineReservation;
+  readonly #flow: SessionFlow;
+  readonly #conversation: SessionConversation;
   readonly #idle: IdleWatch;
   readonly #opened = Promise.withResolvers<void>();
-  readonly #engineClosed = Promise.withResolvers<void>();
-  #state: SessionStateName = 'created';
-  #reason: string | null = null;
-  #sent90k = 0;
-  #presented90k = 0;
-  #committed90k = 0;
-  #paused = false;
-  /** Frozen until the next redirect or resume. */
-  #interrupted = false;
-  /** What a redirect that turns out not to be understood leaves as it was. */
-  #before: { readonly requestId: string; readonly paused: boolean; readonly interrupted: boolean } | null = null;
-  #holds = 0;
-  #openTimer: Timer | null = null;
-  #orphanTimer: Timer | null = null;
-  #lastStateMs = Number.NEGATIVE_INFINITY;
   #ending: Promise<void> | null = null;
 
   constructor(options: SessionOptions) {
+    const { id, card, clock, log, media, limits } = options;
     this.#options = options;
-    this.id = options.id;
-    const { format, framesPerChunk } = options.card;
-    const slots = Math.max(MIN_SLOTS, VIDEO_SLOTS_PER_CHUNK * framesPerChunk);
-    this.#video = SharedPool.create(multipleOf8(format.width * format.height * 3), slots);
-    this.#audio = SharedPool.create(multipleOf8(Math.ceil(format.audioSampleRate / format.framesPerSecond) * 2), slots);
-    this.events = new SessionEventLog(options.clock, (error) => options.log.error({ err: error }, 'a reader of session events failed'));
-    this.#connections = new SessionConnections({ sessionId: this.id, media: options.media, clock: options.clock, log: options.log, onPresence: () => this.#onPresence() });
-    this.#requests = this.#createRequests();
-    const { idleMs, idleWarningMs } = options.limits;
+    this.id = id;
+    this.#channels = createSessionChannels(this.words, card);
+    this.events = new SessionEventLog(clock, (error) => log.error({ err: error }, 'a reader of session events failed'));
+    this.#status = new SessionStatus(() => this.#onMoved());
+    this.#connections = new SessionConnections({ sessionId: id, media, clock, log, onPresence: () => this.#flow.presence(this.#connections.present) });
+    this.#report = new SessionReport(options, {
+      words: this.words,
+      status: this.#status,
+      position: this.#position,
+      memory: this.memory,
+      connections: this.#connections,
+      conditioningVersion: () => this.#conversation.conditioningVersion,
+    });
+    this.#reservation = new EngineReservation({ ...options, channels: this.#channels, onLost: (error) => void this.fail(error) });
     this.#idle = new IdleWatch({
-      clock: options.clock,
-      idleMs,
-      warningMs: idleWarningMs,
+      clock,
+      idleMs: limits.idleMs,
+      warningMs: limits.idleWarningMs,
       action: () => this.words.action.sequence,
       warn: (closesInMs) => {
         this.#connections.broadcast('control', { type: 'idle', closesInMs });
         this.events.append('session.idle', { closesInMs });
       },
-      expire: () => void this.close(`idle for ${Math.round(idleMs / 1000)} s`),
+      expire: () => void this.close(`idle for ${Math.round(limits.idleMs / 1000)} s`),
+    });
+    this.#flow = new SessionFlow({
+      clock,
+      status: this.#status,
+      orphanMs: limits.orphanMs,
+      hold: (request) => this.#reservation.hold(request, { epoch: this.words.epoch, conditioningVersion: this.#conversation.conditioningVersion }),
+      onJoined: () => this.#idle.touch(),
+      expire: (reason) => void this.close(reason),
+    });
+    this.#conversation = new SessionConversation(options, {
+      words: this.words,
+      status: this.#status,
+      position: this.#position,
+      connections: this.#connections,
+      flow: this.#flow,
+      events: this.events,
+      memory: this.memory,
+      report: this.#report,
+      onActivity: () => this.#idle.touch(),
     });
     // Whoever closes a session that nobody waits to open must not cause an unhandled rejection.
     this.#opened.promise.catch(() => undefined);
   }
 
   get state(): SessionStateName {
-    return this.#state;
+    return this.#status.state;
   }
 
   get connections(): readonly ConnectionView[] {
     return this.#connections.views;
   }
 
-  get view(): SessionView {
-    const { card, program, seed } = this.#options;
-    return {
-      id: this.id,
-      state: this.#state,
-      model: card.modelId,
-      program,
-      seed,
-      createdAt: this.createdAt,
-      epoch: this.words.epoch,
-      conditioningVersion: this.#requests.conditioningVersion,
-      sent90k: this.#sent90k,
-      presented90k: this.#presented90k,
-      committed90k: this.#committed90k,
-      prompt: this.memory.prompt,
-      connections: this.#connections.present,
-      ...(this.#reason === null ? {} : { reason: this.#reason }),
-    };
+  /** What of the prompt that it was opened with has no effect. */
+  get promptWarnings(): readonly PromptWarning[] {
+    return this.#options.promptWarnings;
   }
 
-  get turns(): readonly Turn[] {
-    return this.memory.turns;
+  get view(): SessionView {
+    return this.#report.view;
   }
 
   /** Asks the engine for capacity. Rejects with what it refused with, engine_unavailable, or timed_out; the session is then failed and cleaned up. */
   open(): Promise<void> {
-    if (this.#state !== 'created') return this.#opened.promise;
-    const { engine, clock, card, program, seed, prompt, tenant } = this.#options;
-    this.#move('open');
-    this.memory.append({ requestId: null, prompt, at: this.createdAt, presented90k: 0, epoch: this.words.epoch });
-    this.#openTimer = clock.schedule(clock.now() + OPEN_WATCHDOG_MS, () => void this.fail(new SegueError('timed_out', 'the engine did not answer')));
-    const sent = engine.send({
-      type: 'session.open',
-      sessionId: this.id,
-      model: card.modelId,
-      program,
-      seed,
-      prompt,
-      tenant,
-      channels: { words: this.words.buffer, video: this.#video.descriptor, audio: this.#audio.descriptor },
-    });
-    if (!sent) void this.fail(new SegueError('engine_unavailable', 'the engine is gone'));
+    if (this.state !== 'created') return this.#opened.promise;
+    this.#status.move('open');
+    this.memory.append({ requestId: null, prompt: this.#options.prompt, at: this.#report.createdAt, presented90k: 0, epoch: this.words.epoch });
+    this.#reservation.request();
     return this.#opened.promise;
   }
 
@@ -176,29 +130,25 @@ export class Session {
       case 'session.opened':
         return this.#onOpened(message.format);
       case 'session.refused':
-        this.#engineClosed.resolve();
-        void this.fail(errorOf(message.error));
+        this.#reservation.onClosed();
+        void this.fail(SegueError.from(message.error));
         return;
       case 'request.applied':
-        return this.#requests.onApplied(message);
       case 'request.superseded':
-        return this.#requests.onSuperseded(message.requestId, message.by);
       case 'request.failed':
-        return this.#requests.onFailed(message.requestId, message.error);
+        return this.#conversation.onAnswer(message);
       case 'text':
-        return this.#onText(message);
+        return this.#conversation.onText(message);
       case 'session.committed':
-        // Committed never goes back, so one that was told before a fence still counts: the engine won't say it again.
-        this.#committed90k = Math.max(this.#committed90k, message.media90k);
-        return;
+        return this.#position.commit(message.media90k);
       case 'session.fault':
         this.events.append('session.fault', { error: message.error, fatal: message.fatal });
-        if (message.fatal) void this.fail(errorOf(message.error));
+        if (message.fatal) void this.fail(SegueError.from(message.error));
         else this.#connections.broadcast('control', { type: 'error', error: message.error });
         return;
       case 'session.closed':
-        this.#engineClosed.resolve();
-        if (!isEnding(this.#state)) void this.fail(new SegueError('internal', 'the engine closed the session'));
+        this.#reservation.onClosed();
+        if (!this.#status.ending) void this.fail(new SegueError('internal', 'the engine closed the session'));
         return;
     }
   }
@@ -208,13 +158,15 @@ export class Session {
       case 'connection.answer':
         return this.#connections.onAnswer(message.connectionId, message.sdp);
       case 'connection.failed':
-        return this.#connections.onFailed(message.connectionId, errorOf(message.error));
+        return this.#connections.onFailed(message.connectionId, SegueError.from(message.error));
       case 'connection.state':
         return this.#connections.onState(message.connectionId, message.state);
       case 'channel.message':
-        return this.#requests.receive(message);
+        return this.#conversation.receive(message);
       case 'media.position':
-        return this.#onPosition(message);
+        if (message.epoch !== this.words.epoch || this.#status.ending) return;
+        this.#position.report(message.sent90k, message.presented90k);
+        return this.#report.tellPosition();
       case 'media.flowing':
         this.events.append('media.flowing', { epoch: message.epoch, media90k: message.media90k });
         return;
@@ -226,8 +178,8 @@ export class Session {
   }
 
   /** A request by REST. Rejects with what it is refused with. */
-  request(request: SessionRequest, until: 'accepted' | 'settled'): Promise<RequestAnswer> {
-    return this.#requests.submit(request, until);
+  request(request: SessionRequest, until: WaitUntil): Promise<RequestAnswer> {
+    return this.#conversation.request(request, until);
   }
 
   /** A message of a WebSocket, or (null) an input by REST: to the media thread, as if it had come over a data channel. */
@@ -271,20 +223,16 @@ export class Session {
     else this.#connections.close(connectionId, 'the WebSocket closed');
   }
 
-  hasConnection(connectionId: string): boolean {
-    return this.#connections.has(connectionId);
-  }
-
   /** The server drains: tells every connection. */
   goaway(deadlineMs: number, reason: string): void {
-    if (isEnding(this.#state)) return;
+    if (this.#status.ending) return;
     this.#connections.broadcast('control', { type: 'goaway', deadlineMs, reason });
     this.events.append('session.goaway', { deadlineMs, reason });
   }
 
   /** Test mode: the engine makes the session's next unit fail. */
   injectFault(fault: InjectedFault): void {
-    this.#options.engine.send({ type: 'fault.inject', sessionId: this.id, fault });
+    this.#reservation.injectFault(fault);
   }
 
   /** Ends streams in order, frees what is reserved, says why. Idempotent; resolves when all is done, and never later than its watchdogs. */
@@ -300,231 +248,48 @@ export class Session {
   }
 
   async #end(reason: string, error: SegueError | null): Promise<void> {
-    const { engine, media, clock, log } = this.#options;
-    const wasOpen = this.#state !== 'created';
-    this.#reason = reason;
-    this.#move(error ? 'fail' : 'close');
+    const { media, log } = this.#options;
+    const wasOpen = this.state !== 'created';
+    const cause = error ?? new SegueError('session_closed', reason);
+    this.#status.end(error ? 'fail' : 'close', reason);
     log[error && error.code !== 'at_capacity' ? 'warn' : 'info']({ reason, ...(error ? { code: error.code } : {}) }, error ? 'session failed' : 'session closing');
-    for (const timer of [this.#openTimer, this.#orphanTimer]) timer?.cancel();
+    this.#reservation.settle();
+    this.#flow.close();
     this.#idle.close();
-    this.#opened.reject(error ?? new SegueError('session_closed', reason));
-    this.#requests.close(error ?? new SegueError('session_closed', reason));
+    this.#opened.reject(cause);
+    this.#conversation.close(cause);
     this.#connections.stopAccepting(reason);
     // From here on nobody commits, sends or accepts anything for this session, whatever is still on its way.
     this.words.markClosed();
-    if (wasOpen && engine.send({ type: 'session.close', sessionId: this.id })) {
-      const watchdog = clock.schedule(clock.now() + CLOSE_WATCHDOG_MS, () => {
-        log.warn('the engine did not confirm the end of the session');
-        this.#engineClosed.resolve();
-      });
-      await this.#engineClosed.promise;
-      watchdog.cancel();
-    }
+    if (wasOpen) await this.#reservation.release();
     if (error) this.#connections.broadcast('control', { type: 'error', error: error.toBody() });
     this.#connections.broadcast('control', { type: 'closed', reason });
     const sent = media.send({ type: 'session.close', sessionId: this.id, reason });
     await this.#connections.drained(sent ? DRAIN_WATCHDOG_MS : 0);
-    if (!error) this.#move('closed');
+    if (!error) this.#status.move('closed');
     this.events.append('session.closed', { reason, ...(error ? { error: error.toBody() } : {}) });
     this.events.end();
   }
 
-  #createRequests(): SessionRequests {
-    const { clock, engine, media, log } = this.#options;
-    // eslint-disable-next-line @typescript-eslint/no-this-alias -- getters of the host need the session, not the literal
-    const session = this;
-    return new SessionRequests({
-      clock,
-      sessionId: this.id,
-      get epoch() {
-        return session.words.epoch;
-      },
-      get presented90k() {
-        return session.#presented90k;
-      },
-      refusal: () => this.#refusal(),
-      mayDrive: (connectionId) => connectionId === null || (this.#connections.roles(connectionId)?.has('drive') ?? false),
-      toEngine: (request) => {
-        if (!engine.send(request)) log.warn({ requestId: request.requestId }, 'the engine is gone');
-      },
-      inject: (text) => media.send({ type: 'channel.inject', sessionId: this.id, connectionId: null, channel: 'control', text }),
-      toConnection: (connectionId, answer) => void this.#connections.send(connectionId, 'control', answer),
-      onHello: (connectionId, hello) => this.#onHello(connectionId, hello),
-      onActivity: () => this.#idle.touch(),
-      onAccepted: (request, entry, _version, held90k) => this.#onAccepted(request, entry, held90k),
-      onAnswer: (entry, answer) => this.#onAnswer(entry, answer),
-    });
-  }
-
-  #refusal(): SegueError | null {
-    if (isEnding(this.#state)) return new SegueError('session_closed', this.#reason ?? 'the session is closed');
-    if (this.#state === 'created' || this.#state === 'waiting') return new SegueError('conflict', 'the session is not open yet');
-    // Nothing moves without a connection, so nothing could be applied in time.
-    if (this.#state === 'orphaned') return new SegueError('conflict', 'the session has no connection');
-    return null;
-  }
-
   #assertConnectable(): void {
-    if (isEnding(this.#state)) throw new SegueError('session_closed', this.#reason ?? 'the session is closed');
-    if (this.#state === 'created' || this.#state === 'waiting') throw new SegueError('conflict', 'the session is not open yet');
+    const refusal = this.#status.connectRefusal();
+    if (refusal) throw refusal;
   }
 
   #onOpened(format: EngineCard['format']): void {
-    if (this.#state !== 'waiting') return;
+    if (this.state !== 'waiting') return;
     const { media, stamp } = this.#options;
-    this.#openTimer?.cancel();
-    this.#openTimer = null;
-    const sent = media.send({
-      type: 'session.open',
-      sessionId: this.id,
-      channels: { words: this.words.buffer, video: this.#video.descriptor, audio: this.#audio.descriptor },
-      format,
-      stamp,
-    });
-    if (!sent) return void this.fail(new SegueError('engine_unavailable', 'the media thread is gone'));
-    this.#move('opened');
-    this.#watchOrphan();
+    this.#reservation.settle();
+    if (!media.send({ type: 'session.open', sessionId: this.id, channels: this.#channels, format, stamp })) return void this.fail(new SegueError('engine_unavailable', 'the media thread is gone'));
+    this.#status.move('opened');
+    this.#flow.awaitConnection();
     this.#idle.start();
     this.#opened.resolve();
   }
 
-  #onHello(connectionId: string, hello: Extract<ControlMessage, { type: 'hello' }>): void {
-    if (hello.protocol !== PROTOCOL_VERSION) {
-      const error = new SegueError('unsupported_protocol', `protocol ${hello.protocol} is not spoken here; supported: ${PROTOCOL_VERSION}`, { param: 'protocol' });
-      this.#connections.send(connectionId, 'control', { type: 'error', re: hello.id, error: error.toBody() });
-      return;
-    }
-    this.#connections.markConnected(connectionId);
-    const { card } = this.#options;
-    this.#connections.send(connectionId, 'control', {
-      type: 'ready',
-      re: hello.id,
-      protocol: PROTOCOL_VERSION,
-      session: this.id,
-      epoch: this.words.epoch,
-      model: card.modelId,
-      format: { ...card.format },
-      framesPerChunk: card.framesPerChunk,
-      vocabulary: [...card.vocabulary],
-    });
-    this.#connections.send(connectionId, 'state', this.#stateUpdate());
-  }
-
-  #onAccepted(request: SessionRequest, entry: LedgerEntry, held90k: number | null): void {
-    // What fences also rewinds: the positions go back to what was seen.
-    if (held90k !== null) this.#presented90k = held90k;
-    if (request.type === 'redirect') {
-      this.memory.append({ requestId: entry.id, prompt: request.prompt, at: new Date().toISOString(), presented90k: this.#presented90k, epoch: entry.epoch });
-    }
-    // As in the media thread, a fence ends a pause: whoever asks for something else wants to see it.
-    this.#before = request.type === 'redirect' ? { requestId: entry.id, paused: this.#paused, interrupted: this.#interrupted } : null;
-    if (request.type !== 'pause') this.#interrupted = request.type === 'interrupt';
-    this.#setPaused(request.type === 'pause');
-  }
-
-  #onAnswer(entry: LedgerEntry, answer: RequestAnswer): void {
-    const { type, ...data } = answer;
-    this.events.append(`request.${type}`, { kind: entry.kind, ...data });
-    if (answer.type !== 'accepted') this.#options.onSettled?.(entry.kind, answer.type, this.#options.clock.now() - entry.acceptedMs);
-    if (answer.type === 'error' && answer.error.code !== 'timed_out' && this.#before?.requestId === entry.id) {
-      const { paused, interrupted } = this.#before;
-      this.#before = null;
-      this.#interrupted = interrupted;
-      this.#setPaused(paused);
-    }
-    if (entry.kind === 'redirect' && answer.type !== 'accepted') this.memory.settle(entry.id, answer.type === 'error' ? 'failed' : answer.type);
-    this.#tellState();
-  }
-
-  #onText(message: Extract<EngineMessage, { type: 'text' }>): void {
-    if (message.epoch !== this.words.epoch) return;
-    const { requestId, stream, text, complete } = message;
-    if (complete) this.memory.complete(requestId, stream, text);
-    else this.memory.write(requestId, stream, text);
-    const type = complete ? 'text.complete' : 'text.delta';
-    const body = { stream, text, ...(requestId === null ? {} : { re: requestId }) };
-    this.#connections.broadcast('state', { type, ...body });
-    this.events.append(type, body);
-  }
-
-  #onPosition(message: Extract<MediaMessage, { type: 'media.position' }>): void {
-    if (message.epoch !== this.words.epoch || isEnding(this.#state)) return;
-    this.#sent90k = message.sent90k;
-    this.#presented90k = message.presented90k;
-    if (this.#options.clock.now() - this.#lastStateMs >= STATE_INTERVAL_MS) this.#tellState();
-  }
-
-  #onPresence(): void {
-    if (isEnding(this.#state)) return;
-    if (this.#connections.present > 0) {
-      if (this.#state !== 'connecting' && this.#state !== 'orphaned') return;
-      const rejoined = this.#state === 'orphaned';
-      this.#orphanTimer?.cancel();
-      this.#orphanTimer = null;
-      this.#move('connected');
-      if (this.#paused) this.#move('paused');
-      // A session that was frozen by its driver stays so: `resume` would end that too.
-      else if (rejoined && !this.#interrupted) this.#hold('resume');
-      this.#idle.touch();
-    } else if (this.#state === 'active' || this.#state === 'paused') {
-      // Nobody watches: nothing is generated, so that nothing is remembered that nobody saw.
-      if (!this.#paused && !this.#interrupted) this.#hold('pause');
-      this.#move('lost');
-      this.#watchOrphan();
-    }
-  }
-
-  /** Pauses and resumes on the session's own account; no client waits for the answer. */
-  #hold(request: 'pause' | 'resume'): void {
-    this.#holds += 1;
-    this.#options.engine.send({
-      type: 'session.request',
-      sessionId: this.id,
-      requestId: `presence:${this.#holds}`,
-      epoch: this.words.epoch,
-      conditioningVersion: this.#requests.conditioningVersion,
-      request,
-    });
-  }
-
-  #setPaused(paused: boolean): void {
-    if (this.#paused === paused) return;
-    this.#paused = paused;
-    this.#move(paused ? 'paused' : 'resumed');
-  }
-
-  #move(transition: SessionTransition): void {
-    const next = nextSessionState(this.#state, transition);
-    if (next === null) return;
-    this.#state = next;
-    this.#options.log.info({ state: next }, 'session state');
+  #onMoved(): void {
+    this.#options.log.info({ state: this.state }, 'session state');
     this.events.append('session.updated', { ...this.view });
-    this.#tellState();
+    this.#report.tell();
   }
-
-  #tellState(): void {
-    this.#lastStateMs = this.#options.clock.now();
-    this.#connections.broadcast('state', this.#stateUpdate());
-  }
-
-  #stateUpdate(): StateUpdate {
-    const { state, epoch, conditioningVersion, sent90k, presented90k, committed90k, prompt } = this.view;
-    return { type: 'session.updated', state, epoch, conditioningVersion, sent90k, presented90k, committed90k, prompt };
-  }
-
-  #watchOrphan(): void {
-    const { clock, limits } = this.#options;
-    this.#orphanTimer = clock.schedule(clock.now() + limits.orphanMs, () => {
-      const seconds = Math.round(limits.orphanMs / 1000);
-      void this.close(this.#state === 'connecting' ? `nobody connected within ${seconds} s` : `no connection for ${seconds} s`);
-    });
-  }
-}
-
-function multipleOf8(bytes: number): number {
-  return Math.ceil(bytes / 8) * 8;
-}
-
-function errorOf({ code, message, param, retryAfterMs }: ErrorBody): SegueError {
-  return new SegueError(code, message, { ...(param === undefined ? {} : { param }), ...(retryAfterMs === undefined ? {} : { retryAfterMs }) });
 }

@@ -1,15 +1,17 @@
 import { randomInt } from 'node:crypto';
 import type { Clock } from '../observe/clock.ts';
 import type { Logger } from '../observe/log.ts';
-import { TraceRing } from './TraceRing.ts';
 import { SegueError } from '../protocol/errors.ts';
+import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { SessionView } from '../protocol/rest.ts';
 import type { EngineCard, EngineToControl, MediaToControl } from '../streams/messages.ts';
 import { AdmissionQueue, type QueuePlace } from './AdmissionQueue.ts';
-import type { EnginePort, MediaPort } from './ports.ts';
-import { Session, type SessionLimits } from './Session.ts';
+import type { EnginePort, MediaPort, PromptReader } from './ports.ts';
+import { Session } from './Session.ts';
 import type { SessionEventLog } from './SessionEventLog.ts';
 import { createId } from './session_ids.ts';
+import type { SessionLimits } from './session_options.ts';
+import { TraceRing } from './TraceRing.ts';
 
 export interface RegistryOptions {
   readonly engine: EnginePort;
@@ -17,6 +19,7 @@ export interface RegistryOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly card: EngineCard;
+  readonly prompts: PromptReader;
   /** Programs that the deployment serves; the first is the default. */
   readonly programs: readonly string[];
   /** Defaults and upper bounds of what a session may ask for. */
@@ -84,20 +87,21 @@ export class SessionRegistry {
   /**
    * Opens a session, or throws at_capacity with a place in the queue. Whoever waits goes first: a newcomer without a ticket is tried only
    * when there are more free places than people in line.
-   * Errors: draining, model_not_found, program_not_found, at_capacity, engine_unavailable, timed_out.
+   * Errors: draining, model_not_found, program_not_found, prompt_not_understood, at_capacity, engine_unavailable, timed_out.
    */
   async create(wish: SessionWish): Promise<Session> {
-    const { card, programs } = this.#options;
+    const { card, programs, prompts } = this.#options;
     if (!this.#admitting) throw new SegueError('draining', 'the server is shutting down');
     if (wish.model !== undefined && wish.model !== card.modelId) throw new SegueError('model_not_found', `model ${wish.model} is not served here; it has ${card.modelId}`, { param: 'model' });
     const program = wish.program ?? programs[0];
     if (program === undefined || !programs.includes(program)) throw new SegueError('program_not_found', `program ${program ?? ''} is not served here; it has ${programs.join(', ')}`, { param: 'program' });
+    const promptWarnings = wish.prompt === undefined ? [] : prompts.read(wish.prompt);
     const held = wish.ticket === undefined ? null : this.queue.find(wish.ticket);
     const line = held ? held.position : this.queue.length + 1;
     if (line > 1 && line > this.#free) throw this.#atCapacity(held);
     if (held && !this.queue.beginTry(held.ticket)) throw this.#atCapacity(held);
     try {
-      const session = await this.#open(wish, program);
+      const session = await this.#open(wish, program, promptWarnings);
       if (held) this.queue.leave(held.ticket);
       return session;
     } catch (error) {
@@ -167,8 +171,8 @@ export class SessionRegistry {
     return Math.min(this.#options.card.maxSessions, this.#options.maxSessions) - this.#sessions.size;
   }
 
-  async #open(wish: SessionWish, program: string): Promise<Session> {
-    const { engine, media, clock, log, card, limits, maxSessions, onSettled } = this.#options;
+  async #open(wish: SessionWish, program: string, promptWarnings: readonly PromptWarning[]): Promise<Session> {
+    const { engine, media, prompts, clock, log, card, limits, maxSessions, onSettled } = this.#options;
     if (this.#sessions.size >= maxSessions) throw new SegueError('at_capacity', `the server holds at most ${maxSessions} sessions`);
     const id = createId('ses');
     const idleMs = Math.min(limits.idleMs, wish.limits?.idleMs ?? limits.idleMs);
@@ -178,6 +182,7 @@ export class SessionRegistry {
       program,
       seed: wish.seed ?? randomInt(0x7fffffff),
       prompt: wish.prompt ?? null,
+      promptWarnings,
       tenant: wish.tenant,
       stamp: wish.stamp === true,
       endsOnLeave: wish.endsOnLeave === true,
@@ -186,6 +191,7 @@ export class SessionRegistry {
       limits: { idleMs, idleWarningMs: Math.min(limits.idleWarningMs, idleMs / 2), orphanMs: Math.min(limits.orphanMs, wish.limits?.orphanMs ?? limits.orphanMs) },
       engine,
       media,
+      prompts,
       clock,
       log: log.child({ sessionId: id }),
     });

@@ -3,13 +3,16 @@ import type { ControlMessage, InputMessage, SessionRequest } from '../protocol/c
 import { fences } from '../protocol/channel.ts';
 import { parseChannelMessage } from '../protocol/channel_parser.ts';
 import { SegueError, type ErrorBody } from '../protocol/errors.ts';
+import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { EngineRequest, EngineToControl, MediaToControl } from '../streams/messages.ts';
+import type { PromptReader } from './ports.ts';
 import { RequestLedger, requestKind, type LedgerEntry, type RequestAnswer } from './RequestLedger.ts';
+import { RequestWaiters, type WaitUntil } from './RequestWaiters.ts';
 
 /** From `accepted` to the last answer. */
 export const REQUEST_WATCHDOG_MS = 5_000;
-/** REST callers that wait for answers at once. */
-export const MAX_WAITERS = 64;
+/** A caller waits a little longer than the request itself, so that the request's own answer is what it gets. */
+const WAITER_GRACE_MS = 500;
 
 export type ChannelMessage = Extract<MediaToControl, { type: 'channel.message' }>;
 type Applied = Extract<EngineToControl, { type: 'request.applied' }>;
@@ -18,6 +21,7 @@ type EngineRequestBody = EngineRequest extends infer R ? (R extends unknown ? Om
 /** What the requests of a session need of it. */
 export interface RequestHost {
   readonly clock: Clock;
+  readonly prompts: PromptReader;
   /** The epoch word. */
   readonly epoch: number;
   readonly presented90k: number;
@@ -36,13 +40,6 @@ export interface RequestHost {
   onAnswer(entry: LedgerEntry, answer: RequestAnswer): void;
 }
 
-interface Waiter {
-  readonly until: 'accepted' | 'settled';
-  readonly resolve: (answer: RequestAnswer) => void;
-  readonly reject: (error: SegueError) => void;
-  watchdog: Timer;
-}
-
 /**
  * The life of a session's requests: parsed, checked, accepted, handed to the engine, answered. Every id is answered once; newest wins per kind;
  * a watchdog ends what the engine never answers; an epoch that was raised for a request which turns out void is adopted, so that nothing stalls.
@@ -51,13 +48,13 @@ export class SessionRequests {
   readonly #host: RequestHost;
   readonly #ledger = new RequestLedger();
   readonly #watchdogs = new Map<string, Timer>();
-  readonly #waiters = new Map<string, Set<Waiter>>();
-  #numWaiters = 0;
+  readonly #waiters: RequestWaiters;
   #conditioningVersion = 0;
   #closed = false;
 
   constructor(host: RequestHost) {
     this.#host = host;
+    this.#waiters = new RequestWaiters(host.clock, REQUEST_WATCHDOG_MS + WAITER_GRACE_MS);
   }
 
   get conditioningVersion(): number {
@@ -90,36 +87,20 @@ export class SessionRequests {
   }
 
   /**
-   * A request by REST: goes to the media thread first, like every other. Resolves with `accepted` or, `until: 'settled'`, with the last answer.
-   * Rejects with what the request was refused with, or timed_out.
+   * A request by REST: what can't be accepted is refused here; the rest goes to the media thread first, like every other.
+   * Resolves with `accepted` or, `until: 'settled'`, with the last answer. Rejects with what the request was refused with, or timed_out.
    */
-  submit(request: SessionRequest, until: 'accepted' | 'settled'): Promise<RequestAnswer> {
+  async submit(request: SessionRequest, until: WaitUntil): Promise<RequestAnswer> {
     const refusal = this.#host.refusal();
-    if (refusal) return Promise.reject(refusal);
+    if (refusal) throw refusal;
     const known = this.#ledger.get(request.id);
     const answer = known && (until === 'settled' ? (known.done ? known.answers.at(-1) : undefined) : known.answers[0]);
-    if (answer) return answer.type === 'error' ? Promise.reject(errorOf(answer.error)) : Promise.resolve(answer);
-    if (this.#numWaiters >= MAX_WAITERS) return Promise.reject(new SegueError('rate_limited', `${MAX_WAITERS} calls are waiting for this session`, { retryAfterMs: 1_000 }));
-    const { promise, resolve, reject } = Promise.withResolvers<RequestAnswer>();
-    const { clock } = this.#host;
-    const waiter: Waiter = {
-      until,
-      resolve,
-      reject,
-      // A little longer than the request's own, so that its answer is what the caller gets.
-      watchdog: clock.schedule(clock.now() + REQUEST_WATCHDOG_MS + 500, () => {
-        this.#forgetWaiter(request.id, waiter);
-        reject(new SegueError('timed_out', `no answer within ${REQUEST_WATCHDOG_MS} ms`));
-      }),
-    };
-    const waiters = this.#waiters.get(request.id) ?? new Set();
-    this.#waiters.set(request.id, waiters.add(waiter));
-    this.#numWaiters += 1;
-    if (!known && !this.#host.inject(JSON.stringify(request))) {
-      this.#forgetWaiter(request.id, waiter);
-      reject(new SegueError('engine_unavailable', 'the media thread is gone'));
-    }
-    return promise;
+    if (answer?.type === 'error') throw SegueError.from(answer.error);
+    if (answer) return answer;
+    if (!known) this.#warningsOf(request);
+    const answered = this.#waiters.wait(request.id, until);
+    if (!known && !this.#host.inject(JSON.stringify(request))) this.#waiters.fail(request.id, new SegueError('engine_unavailable', 'the media thread is gone'));
+    return answered;
   }
 
   onApplied(message: Applied): void {
@@ -146,12 +127,7 @@ export class SessionRequests {
     this.#closed = true;
     for (const watchdog of this.#watchdogs.values()) watchdog.cancel();
     this.#watchdogs.clear();
-    for (const [id, waiters] of [...this.#waiters]) {
-      for (const waiter of [...waiters]) {
-        this.#forgetWaiter(id, waiter);
-        waiter.reject(error);
-      }
-    }
+    this.#waiters.failAll(error);
   }
 
   #request(message: ChannelMessage, request: SessionRequest): void {
@@ -161,15 +137,27 @@ export class SessionRequests {
     const refusal = this.#host.refusal();
     if (refusal) return this.#refuse(message, request.id, refusal);
     if (!this.#ledger.canAdd) return this.#refuse(message, request.id, new SegueError('rate_limited', 'too many requests are unanswered', { retryAfterMs: 1_000 }));
+    let warnings: readonly PromptWarning[];
+    try {
+      warnings = this.#warningsOf(request);
+    } catch (error) {
+      // Whatever the reader stumbles over, a raised epoch must be adopted.
+      return this.#refuse(message, request.id, error instanceof SegueError ? error : new SegueError('internal', 'the prompt could not be read', { cause: error }));
+    }
     if (fences(request) && message.fencedEpoch === null) {
       // The media thread remembers the id, this thread does not: older than what is remembered.
       return this.#refuse(message, request.id, new SegueError('conflict', 'this id was used before', { param: 'id' }));
     }
     this.#host.onActivity();
-    this.#accept(message, request);
+    this.#accept(message, request, warnings);
   }
 
-  #accept(message: ChannelMessage, request: SessionRequest): void {
+  /** What of a redirect's prompt has no effect. Throws prompt_not_understood. */
+  #warningsOf(request: SessionRequest): readonly PromptWarning[] {
+    return request.type === 'redirect' ? this.#host.prompts.read(request.prompt) : [];
+  }
+
+  #accept(message: ChannelMessage, request: SessionRequest, warnings: readonly PromptWarning[]): void {
     const kind = requestKind(request.type);
     const epoch = message.fencedEpoch ?? this.#host.epoch;
     for (const older of this.#ledger.open()) {
@@ -187,7 +175,7 @@ export class SessionRequests {
         this.#answer(entry, { type: 'error', re: entry.id, error: new SegueError('timed_out', `not applied within ${REQUEST_WATCHDOG_MS} ms`).toBody() });
       }),
     );
-    this.#answer(entry, { type: 'accepted', re: entry.id, epoch, conditioningVersion: this.#conditioningVersion, ...(held90k === null ? {} : { held90k }) });
+    this.#answer(entry, { type: 'accepted', re: entry.id, epoch, conditioningVersion: this.#conditioningVersion, ...(held90k === null ? {} : { held90k }), ...(warnings.length === 0 ? {} : { warnings: [...warnings] }) });
     this.#host.onAccepted(request, entry, this.#conditioningVersion, held90k);
     this.#toEngine(entry.id, epoch, engineRequest(request, held90k ?? this.#host.presented90k));
   }
@@ -210,7 +198,7 @@ export class SessionRequests {
     if (message.fencedEpoch !== null) this.#adopt(re ?? 'unusable', message.fencedEpoch, message.held?.media90k);
     // The copies on `input` repeat one on `control`, which gets the answer.
     if (message.connectionId !== null && message.channel === 'control') this.#host.toConnection(message.connectionId, answer);
-    if (re !== null) this.#tellWaiters(re, answer);
+    if (re !== null) this.#waiters.tell(re, answer);
   }
 
   #adopt(requestId: string, epoch: number, held90k: number | undefined): void {
@@ -229,24 +217,7 @@ export class SessionRequests {
     }
     if (entry.connectionId !== null) this.#host.toConnection(entry.connectionId, answer);
     this.#host.onAnswer(entry, answer);
-    this.#tellWaiters(entry.id, answer);
-  }
-
-  #tellWaiters(id: string, answer: RequestAnswer): void {
-    for (const waiter of [...(this.#waiters.get(id) ?? [])]) {
-      if (answer.type === 'accepted' && waiter.until === 'settled') continue;
-      this.#forgetWaiter(id, waiter);
-      if (answer.type === 'error') waiter.reject(errorOf(answer.error));
-      else waiter.resolve(answer);
-    }
-  }
-
-  #forgetWaiter(id: string, waiter: Waiter): void {
-    waiter.watchdog.cancel();
-    const waiters = this.#waiters.get(id);
-    if (!waiters?.delete(waiter)) return;
-    this.#numWaiters -= 1;
-    if (waiters.size === 0) this.#waiters.delete(id);
+    this.#waiters.tell(entry.id, answer);
   }
 }
 
@@ -261,8 +232,4 @@ function engineRequest(request: SessionRequest, presented90k: number): EngineReq
     case 'resume':
       return { request: 'resume' };
   }
-}
-
-function errorOf({ code, message, param, retryAfterMs }: ErrorBody): SegueError {
-  return new SegueError(code, message, { ...(param === undefined ? {} : { param }), ...(retryAfterMs === undefined ? {} : { retryAfterMs }) });
 }

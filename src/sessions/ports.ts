@@ -1,3 +1,4 @@
+import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { ControlToEngine, ControlToMedia } from '../streams/messages.ts';
 
 /** The way to the engine, as a session sees it. Answers come through the registry. */
@@ -9,6 +10,15 @@ export interface EnginePort {
 export interface MediaPort {
   /** False: the media thread is gone, and no answer will come. */
   send(message: ControlToMedia): boolean;
+}
+
+/** Reads a prompt as the model's program will, so that a prompt which can't be understood is refused before anything is begun or fenced by REST. */
+export interface PromptReader {
+  /**
+   * What of the prompt has no effect. Pure, and fast enough for the control thread.
+   * @throws {SegueError} prompt_not_understood
+   */
+  read(prompt: string): readonly PromptWarning[];
 }
 
 /** What the bearer of a client token may do in a session: steer it, speak to it, watch it. */

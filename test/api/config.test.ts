@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { ApiKeys } from '../../src/api/ApiKeys.ts';
 import { DEFAULT_CONFIG } from '../../src/api/config_schema.ts';
 import { ConfigError, environmentVariables, loadConfig, redactConfig } from '../../src/api/load_config.ts';
-import { mediaOptions } from '../../src/api/Server.ts';
+import { mediaOptions } from '../../src/api/media_options.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const directory = mkdtempSync(join(tmpdir(), 'segue-config-'));

@@ -5,11 +5,12 @@ import { after, before, describe, it } from 'node:test';
 import { MessageChannel } from 'node:worker_threads';
 import { WebSocket } from 'ws';
 import { DEFAULT_CONFIG, type Config } from '../../src/api/config_schema.ts';
-import { mediaOptions, Server } from '../../src/api/Server.ts';
+import { mediaOptions } from '../../src/api/media_options.ts';
+import { Server } from '../../src/api/Server.ts';
 import { ThreadLink } from '../../src/api/ThreadLink.ts';
 import { createLogger } from '../../src/observe/log.ts';
 import type { ControlToMedia, MediaToControl } from '../../src/streams/messages.ts';
-import { ScriptedEngine } from '../sessions/scripted_links.ts';
+import { PROMPTS, ScriptedEngine } from '../sessions/scripted_links.ts';
 import { KEY } from './server_rig.ts';
 
 describe('server and media thread', () => {
@@ -21,7 +22,7 @@ describe('server and media thread', () => {
     const log = createLogger({ level: 'silent' });
     const config: Config = { ...DEFAULT_CONFIG, port: 0, logLevel: 'silent', auth: { ...DEFAULT_CONFIG.auth, apiKeys: [KEY] }, drain: { deadlineMs: 5_000 } };
     const media = new ThreadLink<ControlToMedia, MediaToControl>({ name: 'media', url: new URL('../../src/media/media_thread.ts', import.meta.url), workerData: { enginePort: port2, options: mediaOptions(config) }, transferList: [port2], log });
-    server = await Server.start({ config, root: '.', log, links: { engine, media, programs: ['drive'] } });
+    server = await Server.start({ config, root: '.', log, links: { engine, media, programs: ['drive'], prompts: PROMPTS } });
   });
 
   after(async () => {

@@ -171,7 +171,12 @@ describe('REST', () => {
   it('has metrics, and probes', async () => {
     rig.engine.emit({ type: 'engine.stats', stats: { sessions: 2, unitsExecuted: 7, unitsDiscarded: 1, unitsFailed: 0, deadlinesMissed: 0, deviceBusyMs: 5, blocksLive: 3, blockBytes: 10 } });
     const text = (await rig.call('GET', '/metrics', { token: null })).body['text'] as unknown as string;
-    for (const line of [/^segue_engine_units_executed_total 7$/m, /^segue_engine_blocks_live 3$/m, /^segue_event_loop_delay_ms\{quantile="0.99"\} [\d.]+$/m, /^segue_sessions\{state="active"\} \d$/m, /^segue_request_ms_count\{kind="interrupt",answer="applied"\} \d+$/m, /^segue_http_ms_count\{method="GET",route="\/v1\/sessions\/:id",status="200"\} \d+$/m]) assert.match(text, line);
+    for (const line of [/^segue_engine_units_executed_total 7$/m, /^segue_engine_blocks_live 3$/m, /^segue_engine_device_busy_seconds_total 0.005$/m, /^segue_sessions_created_total 2$/m, /^segue_event_loop_delay_seconds\{quantile="0.99"\} [\d.]+$/m, /^segue_sessions\{state="active"\} \d$/m, /^segue_session_request_duration_seconds_count\{kind="interrupt",answer="applied"\} \d+$/m, /^segue_http_request_duration_seconds_count\{method="GET",route="\/v1\/sessions\/:id",status="200"\} \d+$/m]) assert.match(text, line);
+    for (const [, name] of text.matchAll(/^# TYPE (\S+) /gm)) {
+      assert.match(text, new RegExp(`^# HELP ${name} [A-Z][a-z].{10,}$`, 'm'), `${name} has no help`);
+      assert.doesNotMatch(name!, /_ms\b|_ms_|milli/, `${name} is not in seconds`);
+    }
+    for (const [, name] of text.matchAll(/^# TYPE (\S+) counter$/gm)) assert.match(name!, /_total$/);
     assert.equal((await rig.call('GET', '/healthz', { token: null })).status, 200);
     assert.equal((await rig.call('GET', '/readyz', { token: null })).status, 200);
   });

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { createLogger } from '../../src/observe/log.ts';
 import { DEFAULT_CONFIG, type Config } from '../../src/api/config_schema.ts';
 import { Server } from '../../src/api/Server.ts';
-import { ScriptedEngine, ScriptedMedia } from '../sessions/scripted_links.ts';
+import { PROMPTS, ScriptedEngine, ScriptedMedia } from '../sessions/scripted_links.ts';
 
 export const KEY = 'test-key-0123456789abcdef';
 export const OFFER = { type: 'offer', sdp: 'v=0\r\nm=video 9 UDP/TLS/RTP/SAVPF 96\r\n' };
@@ -43,7 +43,7 @@ export class ServerRig {
     const config = structuredClone(DEFAULT_CONFIG) as unknown as Record<string, unknown>;
     Object.assign(config, { port: 0, logLevel: 'silent', auth: { ...DEFAULT_CONFIG.auth, apiKeys: [KEY] }, web: { directory }, drain: { deadlineMs: 2_000 } });
     for (const [section, value] of Object.entries(change)) config[section] = typeof value === 'object' ? { ...(config[section] as object), ...value } : value;
-    const server = await Server.start({ config: config as unknown as Config, root: directory, log: createLogger({ level: 'silent' }), links: { engine, media, programs: ['drive'] } });
+    const server = await Server.start({ config: config as unknown as Config, root: directory, log: createLogger({ level: 'silent' }), links: { engine, media, programs: ['drive'], prompts: PROMPTS } });
     return new ServerRig(engine, media, server, directory);
   }
 

@@ -6,11 +6,19 @@ import { Metrics } from '../../src/observe/Metrics.ts';
 describe('metrics', () => {
   it('take over totals of another thread, also after it starts counting anew', async () => {
     const metrics = new Metrics();
-    for (const framesSent of [5, 9, 2]) metrics.takeStats('segue_media', { framesSent, connections: framesSent, broken: Number.NaN }, new Set(['connections']));
+    const named = {
+      framesSent: { name: 'segue_media_frames_total', help: 'Pictures sent', type: 'counter' },
+      busyMs: { name: 'segue_busy_seconds_total', help: 'Time at work', type: 'counter', scale: 0.001 },
+      connections: { name: 'segue_media_connections', help: 'Connections', type: 'gauge' },
+      broken: { name: 'segue_broken', help: 'Never a number', type: 'gauge' },
+    } as const;
+    for (const framesSent of [5, 9, 2]) metrics.takeStats({ framesSent, busyMs: framesSent * 1_000, connections: framesSent, broken: Number.NaN, unnamed: 1 }, named);
     const text = await metrics.render();
-    assert.match(text, /^segue_media_frames_sent_total 11$/m);
+    assert.match(text, /^# HELP segue_media_frames_total Pictures sent$/m);
+    assert.match(text, /^segue_media_frames_total 11$/m);
+    assert.match(text, /^segue_busy_seconds_total 11$/m);
     assert.match(text, /^segue_media_connections 2$/m);
-    assert.doesNotMatch(text, /broken/);
+    assert.doesNotMatch(text, /broken|unnamed/);
   });
 
   it('read values when scraped, and forget labels that are gone', async () => {
@@ -25,10 +33,18 @@ describe('metrics', () => {
     assert.throws(() => metrics.gauge('segue_things', 'again', () => 1), /exists/);
   });
 
+  it('a method that nobody knows makes no series of its own', async () => {
+    const metrics = new Metrics();
+    for (const method of ['GET', 'PROPFIND', 'M-SEARCH']) metrics.observeHttp(method, 'unknown', 404, 3);
+    const text = await metrics.render();
+    assert.match(text, /method="other",route="unknown",status="404"\} 2$/m);
+    assert.doesNotMatch(text, /PROPFIND|M-SEARCH/);
+  });
+
   it('two servers in one process do not mix', async () => {
     const [one, other] = [new Metrics(), new Metrics()];
     one.observeRequest('redirect', 'applied', 40);
-    assert.match(await one.render(), /segue_request_ms_count\{kind="redirect",answer="applied"\} 1/);
+    assert.match(await one.render(), /segue_session_request_duration_seconds_count\{kind="redirect",answer="applied"\} 1/);
     assert.doesNotMatch(await other.render(), /kind="redirect"/);
   });
 });

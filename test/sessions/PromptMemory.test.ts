@@ -20,7 +20,7 @@ describe('prompt memory', () => {
     const memory = new PromptMemory();
     for (let at = 0; at < MAX_TURNS + 5; at++) memory.append(turn(`r${at}`, `p${at}`));
     assert.deepEqual([memory.turns.length, memory.dropped, memory.turns[0]?.prompt], [MAX_TURNS, 5, 'p5']);
-    for (let at = 0; at < 100; at++) memory.write(`r${MAX_TURNS}`, 'narration', 'x'.repeat(100));
+    memory.write(`r${MAX_TURNS}`, 'narration', 'x'.repeat(10_000));
     assert.equal(memory.turns.find(({ requestId }) => requestId === `r${MAX_TURNS}`)?.narration.length, 2_000);
     memory.write('r0', 'plan', 'for nobody');
   });

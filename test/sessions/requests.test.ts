@@ -22,7 +22,7 @@ describe('life of a request', () => {
     assert.ok(request?.request === 'redirect');
     assert.deepEqual([request.epoch, request.conditioningVersion, request.presented90k, request.prompt, request.seamless], [1, 1, 7_500, 'snowy mountains', false]);
     assert.equal(session.view.prompt, 'snowy mountains');
-    assert.equal(session.turns.at(-1)?.outcome, 'applied');
+    assert.equal(session.memory.turns.at(-1)?.outcome, 'applied');
   });
 
   it('a commit that was told before a fence still counts after it: committed never goes back', async () => {
@@ -108,7 +108,7 @@ describe('life of a request', () => {
       { type: 'superseded', re: 'r1', by: 'r2' },
       { type: 'superseded', re: 'r2', by: 'i1' },
     ]);
-    assert.deepEqual(session.turns.map(({ outcome }) => outcome), ['open', 'superseded', 'superseded']);
+    assert.deepEqual(session.memory.turns.map(({ outcome }) => outcome), ['open', 'superseded', 'superseded']);
   });
 
   it('a request that the engine never answers is ended by the watchdog, and the next one works', async () => {

@@ -3,6 +3,7 @@ import type { Link, LinkListener } from '../../src/api/ThreadLink.ts';
 import { fences } from '../../src/protocol/channel.ts';
 import { SegueError, type ErrorCode } from '../../src/protocol/errors.ts';
 import type { ChannelLabel, ControlToEngine, ControlToMedia, EngineCard, EngineToControl, MediaToControl } from '../../src/streams/messages.ts';
+import type { PromptReader } from '../../src/sessions/ports.ts';
 import { SessionWords } from '../../src/streams/session_words.ts';
 
 export const CARD: EngineCard = {
@@ -15,6 +16,14 @@ export const CARD: EngineCard = {
   deviceSecondsPerSecond: 0.4,
   cost: [],
   vocabulary: ['snowy', 'mountains'],
+};
+
+/** Understands everything but `qwertz`, and passes over `unicorns`. */
+export const PROMPTS: PromptReader = {
+  read: (prompt) => {
+    if (prompt.includes('qwertz')) throw new SegueError('prompt_not_understood', 'nothing in this prompt is known', { param: 'prompt' });
+    return prompt.includes('unicorns') ? [{ code: 'unknown_words', words: ['unicorns'], message: 'Not known: unicorns.' }] : [];
+  },
 };
 
 type EngineRequest = Extract<ControlToEngine, { type: 'session.request' }>;

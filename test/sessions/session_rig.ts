@@ -2,7 +2,7 @@ import { VirtualClock } from '../../src/observe/virtual_clock.ts';
 import { createLogger } from '../../src/observe/log.ts';
 import { SessionRegistry, type RegistryOptions, type SessionWish } from '../../src/sessions/SessionRegistry.ts';
 import type { Session } from '../../src/sessions/Session.ts';
-import { CARD, ScriptedEngine, ScriptedMedia } from './scripted_links.ts';
+import { CARD, PROMPTS, ScriptedEngine, ScriptedMedia } from './scripted_links.ts';
 
 export const OFFER = 'v=0\r\nm=video 9 UDP/TLS/RTP/SAVPF 96\r\n';
 
@@ -22,6 +22,7 @@ export class SessionRig {
       clock: this.clock,
       log: createLogger({ level: 'silent' }),
       card: CARD,
+      prompts: PROMPTS,
       programs: ['drive'],
       limits: { idleMs: 600_000, idleWarningMs: 60_000, orphanMs: 60_000 },
       maxSessions: 16,

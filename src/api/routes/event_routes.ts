@@ -1,3 +1,4 @@
+import type { OutgoingHttpHeaders } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import { SegueError } from '../../protocol/errors.ts';
@@ -49,7 +50,7 @@ export function eventRoutes(fastify: FastifyInstance, { registry, log }: ApiCont
       if (unsubscribe === null && !events.ended) throw new SegueError('rate_limited', 'too many readers of this session', { retryAfterMs: 5_000 });
 
       reply.hijack();
-      stream.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store', 'x-accel-buffering': 'no', connection: 'keep-alive' });
+      stream.writeHead(200, { ...(reply.getHeaders() as OutgoingHttpHeaders), 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store', 'x-accel-buffering': 'no', connection: 'keep-alive' });
       stream.on('close', end);
       stream.on('error', (error) => log.debug({ err: error, sessionId: id }, 'event stream broke'));
       const { events: missedAndKept, missed } = events.since(since);

@@ -21,7 +21,15 @@ export async function createSession({ registry, tokens, card, config }: ApiConte
   if (body.stamp === true && !config.test.enabled) throw new SegueError('not_found', 'stamp exists in test mode only', { param: 'stamp' });
   const session = await registry.create({ ...body, ...more });
   const { token, expiresAt } = await tokens.issue({ sessionId: session.id, roles });
-  return { id: session.id, state: session.state, clientToken: token, expiresAt, estimate: { costPerSecond: card.deviceSecondsPerSecond } };
+  const { promptWarnings } = session;
+  return {
+    id: session.id,
+    state: session.state,
+    clientToken: token,
+    expiresAt,
+    estimate: { costPerSecond: card.deviceSecondsPerSecond },
+    ...(promptWarnings.length === 0 ? {} : { warnings: [...promptWarnings] }),
+  };
 }
 
 /** `/v1/sessions` and everything that is asked of a session by REST. */
@@ -69,7 +77,7 @@ export function sessionRoutes(fastify: FastifyInstance, context: ApiContext): vo
     const waitMs = bucket.take(id);
     if (waitMs > 0) throw new SegueError('rate_limited', 'too many requests for this session', { retryAfterMs: waitMs });
     const answer = await session.request(message, wait === 'applied' ? 'settled' : 'accepted');
-    if (answer.type === 'error') throw new SegueError(answer.error.code, answer.error.message);
+    if (answer.type === 'error') throw SegueError.from(answer.error);
     return answer;
   };
   const schema = { tags: ['requests'], params: SessionPath, querystring: WaitQuery, response: { 200: Answer, ...ERROR_RESPONSES } };

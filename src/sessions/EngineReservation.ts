@@ -1,0 +1,68 @@
+import type { Timer } from '../observe/clock.ts';
+import { SegueError } from '../protocol/errors.ts';
+import type { InjectedFault, SessionChannels } from '../streams/messages.ts';
+import type { SessionOptions } from './session_options.ts';
+
+/** Engine's answer to `session.open`. */
+const OPEN_WATCHDOG_MS = 5_000;
+/** Engine's answer to `session.close`: a cancelled task has 2 s. */
+const CLOSE_WATCHDOG_MS = 2_000;
+
+export interface ReservationOptions extends Pick<SessionOptions, 'id' | 'card' | 'program' | 'seed' | 'prompt' | 'tenant' | 'engine' | 'clock' | 'log'> {
+  readonly channels: SessionChannels;
+  /** The engine is gone or says nothing. */
+  readonly onLost: (error: SegueError) => void;
+}
+
+/** A session's place in the engine: asked for, held while nobody watches, given back. */
+export class EngineReservation {
+  readonly #options: ReservationOptions;
+  readonly #closed = Promise.withResolvers<void>();
+  #openTimer: Timer | null = null;
+  #holds = 0;
+
+  constructor(options: ReservationOptions) {
+    this.#options = options;
+  }
+
+  /** Asks for it; the engine answers `session.opened` or `session.refused`. */
+  request(): void {
+    const { engine, clock, id, card, program, seed, prompt, tenant, channels, onLost } = this.#options;
+    this.#openTimer = clock.schedule(clock.now() + OPEN_WATCHDOG_MS, () => onLost(new SegueError('timed_out', 'the engine did not answer')));
+    if (!engine.send({ type: 'session.open', sessionId: id, model: card.modelId, program, seed, prompt, tenant, channels })) onLost(new SegueError('engine_unavailable', 'the engine is gone'));
+  }
+
+  /** The engine has answered, or nobody waits for it any more. */
+  settle(): void {
+    this.#openTimer?.cancel();
+    this.#openTimer = null;
+  }
+
+  /** Pauses and resumes on the session's own account; no client waits for the answer. */
+  hold(request: 'pause' | 'resume', at: { readonly epoch: number; readonly conditioningVersion: number }): void {
+    this.#holds += 1;
+    this.#options.engine.send({ type: 'session.request', sessionId: this.#options.id, requestId: `presence:${this.#holds}`, ...at, request });
+  }
+
+  /** Test mode: the engine makes the session's next unit fail. */
+  injectFault(fault: InjectedFault): void {
+    this.#options.engine.send({ type: 'fault.inject', sessionId: this.#options.id, fault });
+  }
+
+  /** The engine holds nothing for the session any more. */
+  onClosed(): void {
+    this.#closed.resolve();
+  }
+
+  /** Gives it back; resolves when the engine says so, or after its watchdog. */
+  async release(): Promise<void> {
+    const { engine, clock, log, id } = this.#options;
+    if (!engine.send({ type: 'session.close', sessionId: id })) return;
+    const watchdog = clock.schedule(clock.now() + CLOSE_WATCHDOG_MS, () => {
+      log.warn('the engine did not confirm the end of the session');
+      this.#closed.resolve();
+    });
+    await this.#closed.promise;
+    watchdog.cancel();
+  }
+}

@@ -1,0 +1,159 @@
+import type { Clock } from '../observe/clock.ts';
+import { PROTOCOL_VERSION, type ControlMessage, type SessionRequest } from '../protocol/channel.ts';
+import { SegueError } from '../protocol/errors.ts';
+import type { EngineToControl } from '../streams/messages.ts';
+import type { SessionWords } from '../streams/session_words.ts';
+import type { PromptMemory } from './PromptMemory.ts';
+import type { LedgerEntry, RequestAnswer } from './RequestLedger.ts';
+import type { WaitUntil } from './RequestWaiters.ts';
+import { SessionCaptions } from './SessionCaptions.ts';
+import type { SessionConnections } from './SessionConnections.ts';
+import type { SessionEventLog } from './SessionEventLog.ts';
+import type { SessionFlow } from './SessionFlow.ts';
+import type { SessionOptions } from './session_options.ts';
+import type { SessionReport } from './SessionReport.ts';
+import { SessionRequests, type ChannelMessage } from './SessionRequests.ts';
+import type { SessionStatus } from './SessionStatus.ts';
+import type { StoryPosition } from './StoryPosition.ts';
+
+export interface ConversationParts {
+  readonly words: SessionWords;
+  readonly status: SessionStatus;
+  readonly position: StoryPosition;
+  readonly connections: SessionConnections;
+  readonly flow: SessionFlow;
+  readonly events: SessionEventLog;
+  readonly memory: PromptMemory;
+  readonly report: SessionReport;
+  readonly onActivity: () => void;
+}
+
+type AnswerMessage = Extract<EngineToControl, { type: 'request.applied' | 'request.superseded' | 'request.failed' }>;
+type TextMessage = Extract<EngineToControl, { type: 'text' }>;
+
+/** What is said in a session: the handshake, what people ask for and what becomes of it, the model's own words, and what is remembered of that. */
+export class SessionConversation {
+  readonly #options: SessionOptions;
+  readonly #parts: ConversationParts;
+  readonly #captions = new SessionCaptions();
+  readonly #requests: SessionRequests;
+  readonly #clock: Clock;
+
+  constructor(options: SessionOptions, parts: ConversationParts) {
+    this.#options = options;
+    this.#parts = parts;
+    this.#clock = options.clock;
+    this.#requests = this.#createRequests();
+  }
+
+  get conditioningVersion(): number {
+    return this.#requests.conditioningVersion;
+  }
+
+  receive(message: ChannelMessage): void {
+    this.#requests.receive(message);
+  }
+
+  /** A request by REST. Rejects with what it is refused with. */
+  request(request: SessionRequest, until: WaitUntil): Promise<RequestAnswer> {
+    return this.#requests.submit(request, until);
+  }
+
+  onAnswer(message: AnswerMessage): void {
+    switch (message.type) {
+      case 'request.applied':
+        return this.#requests.onApplied(message);
+      case 'request.superseded':
+        return this.#requests.onSuperseded(message.requestId, message.by);
+      case 'request.failed':
+        return this.#requests.onFailed(message.requestId, message.error);
+    }
+  }
+
+  onText(message: TextMessage): void {
+    const { words, connections, events, memory } = this.#parts;
+    if (message.epoch !== words.epoch) return;
+    const told = this.#captions.take(message);
+    memory.write(message.requestId, message.stream, this.#captions.textOf(message.stream));
+    connections.broadcast('state', told);
+    const { type, ...body } = told;
+    events.append(type, body);
+  }
+
+  /** Ends every open request and every waiting caller. Idempotent. */
+  close(error: SegueError): void {
+    this.#requests.close(error);
+  }
+
+  #createRequests(): SessionRequests {
+    const { engine, media, log, prompts, id } = this.#options;
+    const { words, position, status, connections } = this.#parts;
+    return new SessionRequests({
+      clock: this.#clock,
+      prompts,
+      sessionId: id,
+      get epoch() {
+        return words.epoch;
+      },
+      get presented90k() {
+        return position.presented90k;
+      },
+      refusal: () => status.requestRefusal(),
+      mayDrive: (connectionId) => connectionId === null || (connections.roles(connectionId)?.has('drive') ?? false),
+      toEngine: (request) => {
+        if (!engine.send(request)) log.warn({ requestId: request.requestId }, 'the engine is gone');
+      },
+      inject: (text) => media.send({ type: 'channel.inject', sessionId: id, connectionId: null, channel: 'control', text }),
+      toConnection: (connectionId, answer) => void connections.send(connectionId, 'control', answer),
+      onHello: (connectionId, hello) => this.#onHello(connectionId, hello),
+      onActivity: () => this.#parts.onActivity(),
+      onAccepted: (request, entry, _version, held90k) => this.#onAccepted(request, entry, held90k),
+      onAnswer: (entry, answer) => this.#onAnswer(entry, answer),
+    });
+  }
+
+  #onHello(connectionId: string, hello: Extract<ControlMessage, { type: 'hello' }>): void {
+    const { connections, words, report } = this.#parts;
+    if (hello.protocol !== PROTOCOL_VERSION) {
+      const error = new SegueError('unsupported_protocol', `protocol ${hello.protocol} is not spoken here; supported: ${PROTOCOL_VERSION}`, { param: 'protocol' });
+      connections.send(connectionId, 'control', { type: 'error', re: hello.id, error: error.toBody() });
+      return;
+    }
+    connections.markConnected(connectionId);
+    const { card, id } = this.#options;
+    connections.send(connectionId, 'control', {
+      type: 'ready',
+      re: hello.id,
+      protocol: PROTOCOL_VERSION,
+      session: id,
+      epoch: words.epoch,
+      model: card.modelId,
+      format: { ...card.format },
+      framesPerChunk: card.framesPerChunk,
+      vocabulary: [...card.vocabulary],
+    });
+    connections.send(connectionId, 'state', report.update);
+    // Whoever comes, or comes back, sees the words that go with the picture, and not only from the next plan on.
+    for (const caption of this.#captions.messages()) connections.send(connectionId, 'state', caption);
+  }
+
+  #onAccepted(request: SessionRequest, entry: LedgerEntry, held90k: number | null): void {
+    const { position, flow, memory } = this.#parts;
+    // What fences also rewinds: the positions go back to what was seen.
+    if (held90k !== null) position.rewindTo(held90k);
+    if (request.type === 'redirect') {
+      memory.append({ requestId: entry.id, prompt: request.prompt, at: new Date().toISOString(), presented90k: position.presented90k, epoch: entry.epoch });
+    }
+    flow.accepted(entry.id, request);
+  }
+
+  #onAnswer(entry: LedgerEntry, answer: RequestAnswer): void {
+    const { events, flow, memory, report } = this.#parts;
+    const { type, ...data } = answer;
+    events.append(`request.${type}`, { kind: entry.kind, ...data });
+    if (answer.type !== 'accepted') this.#options.onSettled?.(entry.kind, answer.type, this.#clock.now() - entry.acceptedMs);
+    if (answer.type === 'error' && answer.error.code !== 'timed_out') flow.failed(entry.id);
+    if (entry.kind === 'redirect' && answer.type !== 'accepted') memory.settle(entry.id, answer.type === 'error' ? 'failed' : answer.type);
+    report.tell();
+  }
+}

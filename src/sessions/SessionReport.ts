@@ -1,0 +1,70 @@
+import type { StateUpdate } from '../protocol/channel.ts';
+import type { SessionView } from '../protocol/rest.ts';
+import type { SessionWords } from '../streams/session_words.ts';
+import type { PromptMemory } from './PromptMemory.ts';
+import type { SessionConnections } from './SessionConnections.ts';
+import type { SessionOptions } from './session_options.ts';
+import type { SessionStatus } from './SessionStatus.ts';
+import type { StoryPosition } from './StoryPosition.ts';
+
+/** Positions go out at most this often; changes of state at once. */
+const POSITION_INTERVAL_MS = 1_000;
+
+export interface ReportParts {
+  readonly words: SessionWords;
+  readonly status: SessionStatus;
+  readonly position: StoryPosition;
+  readonly memory: PromptMemory;
+  readonly connections: SessionConnections;
+  readonly conditioningVersion: () => number;
+}
+
+/** How a session looks from outside: to the API, and to its clients whenever that changes. */
+export class SessionReport {
+  readonly createdAt = new Date().toISOString();
+  readonly #options: SessionOptions;
+  readonly #parts: ReportParts;
+  #toldMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: SessionOptions, parts: ReportParts) {
+    this.#options = options;
+    this.#parts = parts;
+  }
+
+  get view(): SessionView {
+    const { id, card, program, seed } = this.#options;
+    const { words, status, position, memory, connections, conditioningVersion } = this.#parts;
+    return {
+      id,
+      state: status.state,
+      model: card.modelId,
+      program,
+      seed,
+      createdAt: this.createdAt,
+      epoch: words.epoch,
+      conditioningVersion: conditioningVersion(),
+      sent90k: position.sent90k,
+      presented90k: position.presented90k,
+      committed90k: position.committed90k,
+      prompt: memory.prompt,
+      connections: connections.present,
+      ...(status.reason === null ? {} : { reason: status.reason }),
+    };
+  }
+
+  get update(): StateUpdate {
+    const { state, epoch, conditioningVersion, sent90k, presented90k, committed90k, prompt } = this.view;
+    return { type: 'session.updated', state, epoch, conditioningVersion, sent90k, presented90k, committed90k, prompt };
+  }
+
+  /** Tells every client how things stand. */
+  tell(): void {
+    this.#toldMs = this.#options.clock.now();
+    this.#parts.connections.broadcast('state', this.update);
+  }
+
+  /** A position changed: told where nothing was told lately. */
+  tellPosition(): void {
+    if (this.#options.clock.now() - this.#toldMs >= POSITION_INTERVAL_MS) this.tell();
+  }
+}

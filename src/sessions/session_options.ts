@@ -1,0 +1,36 @@
+import type { Clock } from '../observe/clock.ts';
+import type { Logger } from '../observe/log.ts';
+import type { PromptWarning } from '../protocol/prompt_warning.ts';
+import type { EngineCard } from '../streams/messages.ts';
+import type { EnginePort, MediaPort, PromptReader } from './ports.ts';
+
+export interface SessionLimits {
+  /** Without a request or a change of action: then the session closes. */
+  readonly idleMs: number;
+  /** How long before that it says so. */
+  readonly idleWarningMs: number;
+  /** Without a connection: kept this long. */
+  readonly orphanMs: number;
+}
+
+export interface SessionOptions {
+  readonly id: string;
+  readonly card: EngineCard;
+  readonly program: string;
+  readonly seed: number;
+  readonly prompt: string | null;
+  /** What of `prompt` has no effect. */
+  readonly promptWarnings: readonly PromptWarning[];
+  readonly tenant: string;
+  readonly stamp: boolean;
+  /** Leaving on purpose ends the session, instead of keeping it for a rejoin: nobody else can come back to it. */
+  readonly endsOnLeave: boolean;
+  readonly limits: SessionLimits;
+  readonly engine: EnginePort;
+  readonly media: MediaPort;
+  readonly prompts: PromptReader;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Each last answer to a request, for the metrics. */
+  readonly onSettled?: (kind: string, answer: string, elapsedMs: number) => void;
+}
