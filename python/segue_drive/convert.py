@@ -24,6 +24,7 @@ from .key_mapping import MappingReport
 from .onnx_store import MAX_BATCH, OPSET, SHARED_FILE, export_graph, write_shared
 from .parity import check_all, check_mapping, measure_latency
 from .processor_data import processor_json, vocabulary_json
+from .source_reference import SourceReference
 from .start_chunks import BANK_SIZE, FIRST_SEED, START_SPEED, render_start_chunks
 
 CONVERSION_VERSION = "1"
@@ -139,7 +140,8 @@ def convert(source: Path, out: Path, transformer_rules: dict[str, str] = key_map
     model = load_drive(source, transformer_rules)
     if _uncovered(model):
         raise ConversionError(f"parameters in no component: {_uncovered(model)}")
-    mapping_check = check_mapping(model)
+    reference = SourceReference.of(source)
+    mapping_check = check_mapping(model, reference)
     if not mapping_check["passed"]:
         raise ConversionError(f"the loaded weights don't compute what the source does: {mapping_check}")
     built: dict[str, Graph] = build_graphs(model, render_start_chunks(model))
@@ -149,7 +151,7 @@ def convert(source: Path, out: Path, transformer_rules: dict[str, str] = key_map
         total = sum(path.stat().st_size for path in folder.iterdir())
         if total > MAX_BYTES:
             raise ConversionError(f"{total} bytes of weights, at most {MAX_BYTES} allowed")
-        checks = [mapping_check, *check_all(model, built, folder)]
+        checks = [mapping_check, *check_all(model, built, folder, reference)]
         failed = [check for check in checks if not check["passed"]]
         if failed:
             raise ConversionError(f"parity missed: {failed}")

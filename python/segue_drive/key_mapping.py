@@ -110,3 +110,16 @@ def load_strictly(module: nn.Module, source: dict[str, Tensor], rules: dict[str,
         )
     module.load_state_dict(state, strict=True)
     return report
+
+
+def source_state(module: nn.Module, rules: dict[str, str]) -> dict[str, Tensor]:
+    """The module's parameters under the source's names: what `load_strictly` undoes. Raises KeyMappingError for a parameter without a rule."""
+    back = {target: source for source, target in rules.items()}
+    out = {}
+    for key, value in module.state_dict().items():
+        layer = re.search(r"\.(\d+)\.", key)
+        source = back.get(key) or (back.get(key.replace(f".{layer[1]}.", ".{i}.", 1), "").replace("{i}", layer[1]) if layer else "")
+        if not source:
+            raise KeyMappingError(f"parameter {key} has no source key")
+        out[source] = value.detach().clone()
+    return out

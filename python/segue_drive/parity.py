@@ -81,19 +81,18 @@ def check_component(name: str, graph: Graph, graphs: DriveGraphs) -> dict:
     )
 
 
-def check_mapping(model: DriveModel, reference: SourceReference | None = None) -> dict:
+def check_mapping(model: DriveModel, source: SourceReference) -> dict:
     """The loaded weights against the source's own code: needs no graphs, so a conversion runs it first.
 
     Raises ValueError when the stored source trajectory belongs to another checkpoint: such a conversion can't be proven.
     """
-    source = SourceReference.load() if reference is None else reference
     if source.source_sha256 != model.source_sha256["dit.pt"]:
         raise ValueError(f"the stored source trajectory is of checkpoint {source.source_sha256}, not {model.source_sha256['dit.pt']}")
     trajectory = reference_roll_out(model.transformer, *scripted_trajectory(), trajectory_noise())
     return _check("C1 PyTorch trajectory against the source's own code", source.difference(trajectory), TRAJECTORY_TOLERANCE)
 
 
-def check_trajectory(model: DriveModel, graphs: DriveGraphs) -> list[dict]:
+def check_trajectory(model: DriveModel, graphs: DriveGraphs, source: SourceReference) -> list[dict]:
     """C1: latents of a 12-chunk, 2-step roll-out with the same noise against PyTorch and against the source's own code; the last chunk's pixels."""
     prompts, actions = scripted_trajectory()
     ours = roll_out(graphs, prompts, actions, trajectory_noise())
@@ -101,14 +100,14 @@ def check_trajectory(model: DriveModel, graphs: DriveGraphs) -> list[dict]:
     pixels = _difference(decode(graphs, ours[-1]), decode(graphs, theirs[-1]))
     return [
         _check("C1 trajectory latents", _difference(ours, theirs), TRAJECTORY_TOLERANCE, chunks=TRAJECTORY_CHUNKS, steps=2, latent_std=float(theirs.std())),
-        _check("C1 trajectory latents against the source's own code", SourceReference.load().difference(ours), TRAJECTORY_TOLERANCE),
+        _check("C1 trajectory latents against the source's own code", source.difference(ours), TRAJECTORY_TOLERANCE),
         _check("C1 trajectory pixels of the last chunk", pixels, 2),
     ]
 
 
-def check_all(model: DriveModel, built: dict[str, Graph], weights: Path) -> list[dict]:
+def check_all(model: DriveModel, built: dict[str, Graph], weights: Path, source: SourceReference) -> list[dict]:
     graphs = DriveGraphs(weights)
-    return [*(check_component(name, graph, graphs) for name, graph in built.items()), *check_trajectory(model, graphs)]
+    return [*(check_component(name, graph, graphs) for name, graph in built.items()), *check_trajectory(model, graphs, source)]
 
 
 def measure_latency(built: dict[str, Graph], weights: Path) -> dict[str, dict[str, float]]:
@@ -132,8 +131,9 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     model = load_drive(args.source)
-    checks = [check_mapping(model)]
-    checks += check_all(model, build_graphs(model, render_start_chunks(model)), args.weights)
+    source = SourceReference.of(args.source)
+    checks = [check_mapping(model, source)]
+    checks += check_all(model, build_graphs(model, render_start_chunks(model)), args.weights, source)
     for check in checks:
         print(f"{'pass' if check['passed'] else 'FAIL'}  {check['check']}: {check['max_difference']:.3g} (tolerance {check['tolerance']:g})")
     sys.exit(0 if all(check["passed"] for check in checks) else 1)

@@ -1,7 +1,8 @@
 """Trajectory of the source's own implementation, stored: the check that catches a wrong mapping between parameters of equal shape.
 
 A swapped pair of keys loads strictly and passes every comparison of this package with itself; only the source's own numbers tell.
-`data/source_trajectory.npz` holds chunks of `parity.scripted_trajectory` made by the code that trained the checkpoint, and that checkpoint's sha256.
+`source_trajectory.npz` holds chunks of `parity.scripted_trajectory` made by the code that trained the checkpoint, and that checkpoint's sha256. It lies
+beside a checkpoint that `training.export` wrote; `data/` has the one of the committed weights.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-STORED = Path(__file__).parent / "data" / "source_trajectory.npz"
+FILE_NAME = "source_trajectory.npz"
+STORED = Path(__file__).parent / "data" / FILE_NAME
 
 
 class SourceReference:
@@ -23,6 +25,12 @@ class SourceReference:
     def load(path: Path = STORED) -> SourceReference:
         with np.load(path) as stored:
             return SourceReference(stored["chunks"], stored["index"], str(stored["source_sha256"]))
+
+    @staticmethod
+    def of(source_dir: Path) -> SourceReference:
+        """The one that came with the checkpoint, else that of the committed weights."""
+        beside = source_dir / FILE_NAME
+        return SourceReference.load(beside if beside.exists() else STORED)
 
     def difference(self, trajectory: np.ndarray) -> float:
         """Largest absolute difference of a trajectory `[N, B, 32, 128]` from the stored chunks."""

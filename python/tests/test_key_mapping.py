@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 import torch
 
 from segue_drive.convert import ConversionError, convert
-from segue_drive.key_mapping import AUTOENCODER, TRANSFORMER, TRANSFORMER_DERIVED, KeyMappingError, load_strictly
+from segue_drive.key_mapping import AUTOENCODER, TRANSFORMER, TRANSFORMER_DERIVED, KeyMappingError, load_strictly, source_state
 from segue_drive.parity import TRAJECTORY_TOLERANCE, scripted_trajectory, trajectory_noise
 from segue_drive.reference_rollout import reference_roll_out
 from segue_drive.source_reference import SourceReference
@@ -17,17 +15,6 @@ from segue_drive.transformer import DriveTransformer
 from segue_drive.vae import PictureAutoencoder
 
 SWAPPED = TRANSFORMER | {"te.weight": "previous_noise_level.weight", "tp.weight": "noise_level.weight"}
-
-
-def as_source(module: torch.nn.Module, rules: dict[str, str]) -> dict[str, torch.Tensor]:
-    """The module's parameters under the source's names."""
-    back = {target: source for source, target in rules.items()}
-    out = {}
-    for key, value in module.state_dict().items():
-        layer = re.search(r"\.(\d+)\.", key)
-        source = back.get(key) or back[re.sub(r"\.\d+\.", ".{i}.", key)].replace("{i}", layer[1])
-        out[source] = value.clone()
-    return out
 
 
 def random_transformer(seed: int) -> DriveTransformer:
@@ -42,7 +29,7 @@ def random_transformer(seed: int) -> DriveTransformer:
 @pytest.mark.parametrize(("module", "rules"), [(DriveTransformer, TRANSFORMER), (PictureAutoencoder, AUTOENCODER)])
 def test_maps_every_parameter_and_reads_back_the_same_values(module: type, rules: dict[str, str]) -> None:
     source, target = module(), module()
-    report = load_strictly(target, as_source(source, rules), rules)
+    report = load_strictly(target, source_state(source, rules), rules)
     assert not report.unmatched_source and not report.unmatched_target
     assert len(report.mapped) == len(target.state_dict())
     for key, value in source.state_dict().items():
@@ -50,7 +37,7 @@ def test_maps_every_parameter_and_reads_back_the_same_values(module: type, rules
 
 
 def test_a_source_key_without_a_rule_is_refused() -> None:
-    source = as_source(DriveTransformer(), TRANSFORMER) | {"extra.weight": torch.zeros(3)}
+    source = source_state(DriveTransformer(), TRANSFORMER) | {"extra.weight": torch.zeros(3)}
     with pytest.raises(KeyMappingError, match="extra.weight"):
         load_strictly(DriveTransformer(), source, TRANSFORMER, TRANSFORMER_DERIVED)
 
@@ -60,18 +47,18 @@ def test_a_missing_rule_is_refused_and_loads_nothing() -> None:
     target = random_transformer(1)
     before = {key: value.clone() for key, value in target.state_dict().items()}
     with pytest.raises(KeyMappingError, match="query_scale"):
-        load_strictly(target, as_source(random_transformer(2), TRANSFORMER), rules)
+        load_strictly(target, source_state(random_transformer(2), TRANSFORMER), rules)
     assert all(torch.equal(value, target.state_dict()[key]) for key, value in before.items())
 
 
 def test_two_sources_for_one_target_are_refused() -> None:
     rules = TRANSFORMER | {"te.weight": "previous_noise_level.weight"}
     with pytest.raises(KeyMappingError, match="noise_level.weight"):
-        load_strictly(DriveTransformer(), as_source(DriveTransformer(), TRANSFORMER), rules)
+        load_strictly(DriveTransformer(), source_state(DriveTransformer(), TRANSFORMER), rules)
 
 
 def test_a_shape_that_differs_is_refused() -> None:
-    source = as_source(DriveTransformer(), TRANSFORMER) | {"pos": torch.zeros(31, 192)}
+    source = source_state(DriveTransformer(), TRANSFORMER) | {"pos": torch.zeros(31, 192)}
     with pytest.raises(KeyMappingError, match=r"31, 192"):
         load_strictly(DriveTransformer(), source, TRANSFORMER)
 
@@ -83,8 +70,8 @@ def test_a_swap_between_equal_shapes_loads_but_misses_the_source_trajectory() ->
     stored = roll(truth)
     reference = SourceReference(stored[[0, 11]], np.array([0, 11]), "none")
     right, wrong = DriveTransformer(), DriveTransformer()
-    load_strictly(right, as_source(truth, TRANSFORMER), TRANSFORMER)
-    load_strictly(wrong, as_source(truth, TRANSFORMER), SWAPPED)
+    load_strictly(right, source_state(truth, TRANSFORMER), TRANSFORMER)
+    load_strictly(wrong, source_state(truth, TRANSFORMER), SWAPPED)
     assert reference.difference(roll(right)) == 0
     assert reference.difference(roll(wrong)) > 10 * TRAJECTORY_TOLERANCE
 

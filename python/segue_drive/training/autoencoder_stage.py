@@ -47,10 +47,10 @@ class AutoencoderPlan:
     edges: float = 0.5
     coarse_edges: float = 0.25
     local_edges: float = 0.5  # how much edge, where: keeps texture whose exact place no latent can hold
-    adversarial: float = 0.02
+    adversarial: float = 0.05
     adversarial_from: float = 0.25  # share of the steps after which the judge counts
     judge_alone: int = 100  # steps that the judge learns before
-    judge_rate: float = 4e-4
+    judge_rate: float = 2e-3
     latent_size: float = 2e-3  # only while the encoder learns
 
 
@@ -144,6 +144,8 @@ class AutoencoderStage:
         self.average.update(self.autoencoder)
         if plan.adversarial > 0 and step >= first_judged - plan.judge_alone:
             freeze(self.judge, False)
+            for group in self.judge_optimiser.param_groups:
+                group["lr"] = plan.judge_rate
             self.judge_optimiser.zero_grad(set_to_none=True)
             judge_loss = discriminator_loss(self.judge, frames, decoded)
             judge_loss.backward()
