@@ -38,6 +38,11 @@ export class Notices {
     });
   }
 
+  /** The picture comes by the longer way. */
+  detour(): void {
+    this.#toasts.show('This network blocks direct video', { detail: 'Picture and sound come over a WebSocket instead, a little later than they could.' });
+  }
+
   /** A request that came to nothing, or (null) trouble that the session survives. */
   failed(error: ClientError, request: SessionRequest | null): void {
     if (request === null) {

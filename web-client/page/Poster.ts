@@ -1,6 +1,9 @@
 import { byId, create } from './dom.ts';
 import type { Ending } from './wording.ts';
 
+/** Past this a person wonders whether anything happens. */
+const PATIENCE_MS = 2_500;
+
 /** The first and the last thing that a person sees: the invitation, the line, and the end. */
 export class Poster {
   readonly #join = byId('join', HTMLButtonElement);
@@ -9,6 +12,8 @@ export class Poster {
   readonly #note = byId('poster-note', HTMLElement);
   readonly #invitation = [...this.#tagline.childNodes].map((node) => node.cloneNode());
 
+  #patience: ReturnType<typeof setTimeout> | undefined;
+
   constructor(pressed: () => void) {
     this.#join.addEventListener('click', pressed);
   }
@@ -16,6 +21,7 @@ export class Poster {
   /** The button leaves. `note`: what is tried, where it takes longer than it should. */
   connecting(note = ''): void {
     this.#show(note === '' ? 'Connecting…' : 'Connecting… press to stop', true, this.#invitation, note);
+    if (note === '') this.#patience = setTimeout(() => this.connecting('Looking for a way through the network…'), PATIENCE_MS);
   }
 
   /** Null: there is no place in line either. */
@@ -30,7 +36,13 @@ export class Poster {
     this.#join.focus({ preventScroll: true });
   }
 
+  /** The curtain is up: nothing is to be said here until it falls. */
+  lifted(): void {
+    clearTimeout(this.#patience);
+  }
+
   #show(label: string, busy: boolean, tagline: readonly (Node | string)[], ...note: (Node | string)[]): void {
+    clearTimeout(this.#patience);
     this.#label.textContent = label;
     this.#join.ariaBusy = String(busy);
     this.#tagline.replaceChildren(...tagline.map((node) => (typeof node === 'string' ? node : node.cloneNode())));

@@ -30,6 +30,10 @@ const STATUS: Readonly<Record<RoomState, readonly [short: string, more?: string]
   closed: ['Ended'],
 };
 
+const NO_SIGNAL = ['No signal', ' — waiting for the server'] as const;
+/** Nothing received for this long: twice what a held picture may take, before the browser itself calls the connection broken (5 s and more). */
+const SILENT_MS = 1_900;
+
 const PROPOSAL = 'snowy mountains at night';
 
 declare global {
@@ -65,6 +69,7 @@ export class Room {
   #sound: AudioContext | null = null;
   #joining: AbortController | null = null;
   #state: RoomState = 'idle';
+  #silent = false;
   #pressHandled = false;
 
   constructor(options: PageOptions) {
@@ -209,7 +214,9 @@ export class Room {
       this.#glow.update(frame.paintedAt);
       if (this.#state !== 'connecting') return;
       this.#joining = null;
+      this.#poster.lifted();
       this.#soundPermission.want(this.#sound);
+      if (client.transport === 'websocket' && this.#options.transport === 'auto') this.#notices.detour();
       this.#show(client.state);
     });
     client.on('text', (text) => {
@@ -227,7 +234,10 @@ export class Room {
       this.#suggestions.follow(prompt);
     });
     client.on('measure', () => this.overlay.showMeasures(client.measures));
-    client.on('stats', (stats) => this.overlay.showStats(stats));
+    client.on('stats', (stats) => {
+      this.overlay.showStats(stats);
+      this.#showSilence(stats.silentMs >= SILENT_MS);
+    });
     client.on('error', (error, request) => this.#failed(error, request));
     client.on('closed', (reason, error) => this.#closed(error ?? new ClientError('closed', reason)));
   }
@@ -256,10 +266,16 @@ export class Room {
     this.#poster.closed(endingOf(error, wasJoined));
   }
 
-  #show(state: RoomState): void {
+  #showSilence(silent: boolean): void {
+    if (silent === this.#silent || !this.inSession) return;
+    this.#show(this.#state, silent);
+  }
+
+  #show(state: RoomState, silent = false): void {
     this.#state = state;
+    this.#silent = silent;
     document.body.dataset['state'] = state;
-    const [short, more = ''] = STATUS[state];
+    const [short, more = ''] = silent && state !== 'reconnecting' ? NO_SIGNAL : STATUS[state];
     this.#status.replaceChildren(short, ...(more === '' ? [] : [create('span', { className: 'more', textContent: more })]));
     const label = this.#interrupt.querySelector('span');
     if (label) label.textContent = this.#resumable ? 'Drive on' : 'Interrupt';

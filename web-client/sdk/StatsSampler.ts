@@ -11,6 +11,8 @@ export interface ClientStats {
   readonly roundTripMs: number | null;
   readonly jitterBufferMs: number | null;
   readonly packetsLost: number;
+  /** Ms since anything was received. A session always sends: a held picture is repeated every 0.8 s. */
+  readonly silentMs: number;
   readonly framesDropped: number;
   readonly framesPainted: number;
   readonly epoch: number;
@@ -51,11 +53,13 @@ export class StatsSampler {
     this.stop();
     const generation = this.#generation;
     this.#bytes = null;
+    let heardAt = performance.now();
     this.#timer = setInterval(() => {
       void transport.stats().then((stats) => {
         if (generation !== this.#generation) return;
         const now = performance.now();
         const before = this.#bytes;
+        if (before?.count !== stats.bytesReceived) heardAt = now;
         this.#bytes = { count: stats.bytesReceived, at: now };
         this.#paintedAt = this.#paintedAt.filter((at) => at > now - 1_000);
         this.#tell({
@@ -65,6 +69,7 @@ export class StatsSampler {
           roundTripMs: stats.roundTripMs,
           jitterBufferMs: stats.jitterBufferMs,
           packetsLost: stats.packetsLost,
+          silentMs: now - heardAt,
           framesDropped: stats.framesDropped,
           framesPainted: this.#framesPainted,
           epoch: epoch(),
