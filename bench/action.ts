@@ -5,7 +5,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { Figure } from './Figure.ts';
 import { untilFound, untilRtpPainted } from './moments.ts';
-import { alternate, between, rig, SAMPLES, type Rig } from './rig.ts';
+import { alternate, between, LOAD, rig, SAMPLES, type Rig } from './rig.ts';
 
 async function pressArrow({ page }: Rig, key: 'ArrowLeft' | 'ArrowRight'): Promise<number> {
   const since = await page.probe.now();
@@ -22,9 +22,9 @@ async function pressArrow({ page }: Rig, key: 'ArrowLeft' | 'ArrowRight'): Promi
   }
 }
 
-const action = new Figure({ figure: 'action', unit: 'ms p95', statistic: 'p95', baselineName: 'actions read at chunk boundaries; same model and look-ahead' });
-const ours = await rig('ours', 'page', { stamp: false });
-const baseline = await rig('chunk', 'page', { stamp: false });
+const action = new Figure({ figure: 'action', unit: 'ms p95', statistic: 'p95', baselineName: `actions read at chunk boundaries; same model, look-ahead and load (${LOAD} other)` });
+const ours = await rig('ours', 'page', { stamp: false, load: LOAD });
+const baseline = await rig('chunk', 'page', { stamp: false, load: LOAD });
 try {
   await alternate(ours, baseline, SAMPLES, async (side, one, index) => {
     await delay(between(300, 700));

@@ -4,12 +4,16 @@ import { painted } from '../probe/derive.ts';
 import { Probe } from '../probe/Probe.ts';
 import { ApiClient } from '../test/e2e/api_client.ts';
 import { DrivePage } from '../test/e2e/DrivePage.ts';
+import { StreamClient } from '../test/e2e/StreamClient.ts';
 import { TestServer } from '../test/e2e/server.ts';
 
 /** Samples of each side; the short set by default, more by `SEGUE_BENCH_N`. */
 export const SAMPLES = Number(process.env['SEGUE_BENCH_N'] ?? 30);
 
 export const PROMPTS = ['snowy mountains at night', 'desert at day', 'city at dusk with rain', 'coast at dawn', 'forest at day with fog'] as const;
+
+/** Other sessions beside the measured one, where a figure is about a shared instance: one more is what this class of machine still sustains. */
+export const LOAD = Number(process.env['SEGUE_BENCH_LOAD'] ?? 1);
 
 /** How the engine takes changes up, and whether media is fenced; see `docs/benchmarks.md`, "Baselines". */
 export const BASELINES = {
@@ -28,22 +32,31 @@ export interface Rig {
   readonly api: ApiClient;
   readonly probe: Probe;
   readonly page: DrivePage;
+  /** Sessions that share the instance: people without a browser, who watch and ask for nothing. */
+  readonly others: readonly { readonly id: string; readonly client: StreamClient }[];
   close(): Promise<void>;
 }
 
 /** @param client `page`: the demo page; `plain`: a client without any logic of its own (`probe/page/plain_client.ts`) */
-export async function rig(policy: keyof typeof BASELINES, client: 'page' | 'plain', { stamp = true, seed = 3 }: { stamp?: boolean; seed?: number } = {}): Promise<Rig> {
+export async function rig(policy: keyof typeof BASELINES, client: 'page' | 'plain', { stamp = true, seed = 3, load = 0 }: { stamp?: boolean; seed?: number; load?: number } = {}): Promise<Rig> {
   const server = await TestServer.start({ env: BASELINES[policy] });
   const probe = await Probe.launch();
   const api = new ApiClient(server);
   const page = client === 'page' ? await DrivePage.open(probe, server, { query: `seed=${seed}${stamp ? '&stamp=1' : ''}` }) : await openPlain(server, api, probe, { stamp, seed });
   await page.join();
+  const others: { id: string; client: StreamClient }[] = [];
+  for (let index = 0; index < load; index++) {
+    const { id, clientToken } = await api.createSession({ seed: seed + index + 1 });
+    others.push({ id, client: await StreamClient.join(server.url, id, clientToken) });
+  }
   return {
     server,
     api,
     probe,
     page,
+    others,
     async close() {
+      for (const { client } of others) await client.close();
       await page.close();
       await probe.close();
       await server.stop();
@@ -82,9 +95,11 @@ export async function alternate(ours: Rig, baseline: Rig, samples: number, measu
 /** A second of pictures. */
 const SETTLED_PICTURES = 12;
 
-async function control({ api, page }: Rig, request: 'pause' | 'resume'): Promise<void> {
-  const { status, body } = await api.call('POST', `/v1/sessions/${await page.sessionId()}/${request}?wait=applied`, { body: {} });
-  if (status !== 200) throw new Error(`${request} gave ${status} ${JSON.stringify(body)}`);
+async function control({ api, page, others }: Rig, request: 'pause' | 'resume'): Promise<void> {
+  for (const id of [await page.sessionId(), ...others.map((other) => other.id)]) {
+    const { status, body } = await api.call('POST', `/v1/sessions/${id}/${request}?wait=applied`, { body: {} });
+    if (status !== 200) throw new Error(`${request} gave ${status} ${JSON.stringify(body)}`);
+  }
 }
 
 /** A number in `[low, high)`: presses must not fall into step with chunks. */
