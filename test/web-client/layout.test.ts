@@ -120,7 +120,7 @@ describe('layout of the page', { timeout: 150_000 }, () => {
     }
   };
 
-  for (const [width, height] of [[360, 640], [390, 844], [844, 390], [1280, 800], [1000, 700]] as const) {
+  for (const [width, height] of [[360, 640], [390, 844], [844, 390], [667, 375], [480, 400], [1280, 800], [1000, 700]] as const) {
     it(`keeps every control in reach at ${width} × ${height}`, () =>
       withPage(width, height, async (page, errors) => {
         await page.evaluate(FILL_CHIPS);
