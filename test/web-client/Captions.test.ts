@@ -24,6 +24,12 @@ describe('Captions', () => {
     assert.deepEqual([narration.textContent, told.textContent], ['We roll on, dusk', 'We roll on, dusk']);
   });
 
+  it('keeps what was said where its end brings no text of its own', () => {
+    say('text.delta', 'we roll on');
+    assert.equal(say('text.complete', ''), 'we roll on');
+    assert.deepEqual([narration.textContent, told.textContent], ['We roll on', 'We roll on']);
+  });
+
   it('does not glue a new request’s words to those of one that was cut off', () => {
     say('text.delta', 'we roll into the');
     say('text.delta', 'fog', 'r2');

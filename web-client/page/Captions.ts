@@ -28,8 +28,8 @@ export class Captions {
   show({ type, stream, text, re }: TextDelta): string | null {
     const before = this.#spoken[stream];
     const request = re ?? null;
-    // A delta goes on with what the same request has said so far; a complete text is whole, whatever was shown before.
-    const goesOn = type === 'text.delta' && !before.complete && before.request === request;
+    // A delta goes on with what the same request has said so far. A complete text is whole, whatever was shown before; an empty one ends what was said.
+    const goesOn = (type === 'text.delta' || text === '') && !before.complete && before.request === request;
     const whole = goesOn ? before.text + text : text;
     this.#spoken[stream] = { request, text: whole, complete: type === 'text.complete' };
     // The story of the world before makes no caption for the new one.
