@@ -30,6 +30,13 @@ describe('Captions', () => {
     assert.deepEqual([narration.textContent, told.textContent], ['We roll on', 'We roll on']);
   });
 
+  it('says nothing twice to whoever comes back in the middle of a sentence', () => {
+    say('text.delta', 'we roll');
+    captions.show({ type: 'text.delta', stream: 'narration', text: 'we roll on', re: 'r1', soFar: true });
+    say('text.delta', ' , dusk');
+    assert.equal(narration.textContent, 'We roll on, dusk');
+  });
+
   it('does not glue a new request’s words to those of one that was cut off', () => {
     say('text.delta', 'we roll into the');
     say('text.delta', 'fog', 'r2');
