@@ -79,7 +79,7 @@ def _uncovered(model: DriveModel) -> list[str]:
     return sorted(target for report in reports for target, _, _ in report.mapped.values() if target not in covered)
 
 
-def build_manifest(model: DriveModel, folder: Path) -> dict:
+def build_manifest(model: DriveModel, folder: Path, lineage: dict | None) -> dict:
     components = {}
     for name in COMPONENT_PARTS:
         graph = onnx.load(folder / f"{name}.onnx", load_external_data=False)
@@ -94,6 +94,7 @@ def build_manifest(model: DriveModel, folder: Path) -> dict:
         "upstream": {
             "source": "PyTorch checkpoints of the drive research model (transformer, autoencoder, normalisation)",
             "revision": model.source_sha256,
+            **({} if lineage is None else {"lineage": lineage}),  # how this repository trained them (`training.export`)
         },
         "opset": OPSET,
         "batch": {"axis": 0, "min": 1, "max": MAX_BATCH},
@@ -158,7 +159,8 @@ def convert(source: Path, out: Path, transformer_rules: dict[str, str] = key_map
         report = build_report(model, checks, measure_latency(built, folder), total)
         weights = out / "weights"
         weights.mkdir(parents=True, exist_ok=True)
-        manifest = build_manifest(model, folder)
+        history = source / "lineage.json"
+        manifest = build_manifest(model, folder, json.loads(history.read_text()) if history.exists() else None)
         for path in sorted(folder.iterdir()):
             fresh = weights / f"{path.name}.new"
             shutil.copyfile(path, fresh)

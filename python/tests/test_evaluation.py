@@ -1,0 +1,76 @@
+"""Intervals, cases and judgements of the evaluation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from segue_drive.evaluation.cases import FAMILIES, LAST_CHUNK, NUM_CHUNKS, SWITCH_CHUNK, make_cases
+from segue_drive.evaluation.lines import number_line, share_line, wilson
+from segue_drive.evaluation.run import _time_to_stay
+from segue_drive.evaluation.sound_judge import judge_sound, world_controls
+from segue_drive.evaluation.streams import choose, run_cases, steer_response
+from segue_drive.rollout import DriveGraphs
+from segue_drive.training.held_out import HeldOut
+
+
+@pytest.fixture(scope="module")
+def graphs(model_folder) -> DriveGraphs:
+    return DriveGraphs(model_folder / "weights")
+
+
+def test_wilson_intervals() -> None:
+    low, high = wilson(190, 200)
+    assert abs(low - 0.9104) < 1e-3 and abs(high - 0.9726) < 1e-3
+    assert wilson(200, 200)[1] == 1.0 and 0.98 < wilson(200, 200)[0] < 0.982
+    with pytest.raises(ValueError):
+        wilson(3, 2)
+
+
+def test_a_line_passes_by_its_value_and_is_sure_by_its_interval() -> None:
+    line = share_line("x", 191, 200, 0.95)
+    assert line.passed is True and line.sure is False
+    assert share_line("x", 189, 200, 0.95).passed is False
+    assert number_line("x", 3.0, "ms", at_least=1, at_most=2).passed is False
+    assert '"bar": ">= 0.95"' in line.as_json()
+
+
+def test_cases_are_seeded_and_hold_to_their_family() -> None:
+    held_out = HeldOut.open()
+    for family in FAMILIES:
+        cases = make_cases(family, 24, 1, held_out)
+        assert cases == make_cases(family, 24, 1, held_out) and cases != make_cases(family, 24, 2, held_out)
+        for case in cases:
+            assert case.before not in held_out.combinations and case.before != case.after
+            assert (case.after in held_out.combinations) == (family == "held_out_combinations")
+    assert any(case.steered for case in make_cases("trained", 4, 1, held_out))
+    assert NUM_CHUNKS - SWITCH_CHUNK == 9 and LAST_CHUNK == NUM_CHUNKS - 1  # 1.5 s
+
+
+def test_time_to_stay() -> None:
+    assert _time_to_stay(np.array([False, True, False, True, True])) == pytest.approx(4 / 6)
+    assert _time_to_stay(np.array([True, True])) == pytest.approx(1 / 6)
+    assert _time_to_stay(np.array([True, False])) is None
+
+
+def test_the_sound_judge_knows_the_worlds_own_sound() -> None:
+    rng = np.random.default_rng(4)
+    right = []
+    for seed in range(12):
+        state, speed = (int(rng.integers(5)), int(rng.integers(4)), int(rng.integers(4))), int(rng.integers(4))
+        right.append(judge_sound(world_controls(state, speed, 1000 + seed), state, speed))
+    assert all(s for s, _ in right) and sum(w for _, w in right) >= 11
+
+
+def test_streams_are_the_same_alone_and_together_and_steering_acts(graphs: DriveGraphs) -> None:
+    cases = make_cases("trained", 2, 3, HeldOut.open())
+    together = run_cases(graphs, cases, 3)
+    alone = run_cases(graphs, cases[1:], 3)
+    assert np.abs(together[:, 1:] - alone).max() < 1e-3
+    response = steer_response(graphs, cases)
+    assert ((response > 0.1) & (response < 1.2)).all()
+
+
+def test_choose_takes_rows() -> None:
+    new, old = {"tk": np.ones((2, 3))}, {"tk": np.zeros((2, 3))}
+    assert choose(np.array([True, False]), new, old)["tk"].tolist() == [[1, 1, 1], [0, 0, 0]]
