@@ -25,12 +25,12 @@ export class Captions {
   }
 
   /** Returns the whole text once it is complete. */
-  show({ type, stream, text, re, soFar = false }: TextDelta): string | null {
+  show({ type, stream, text, re, soFar }: TextDelta): string | null {
     const before = this.#spoken[stream];
     const request = re ?? null;
     // A delta goes on with what the same request has said, unless it holds all that was said so far, for whoever comes in between. A complete text is whole,
     // whatever was shown before; an empty one ends what was said.
-    const goesOn = !soFar && (type === 'text.delta' || text === '') && !before.complete && before.request === request;
+    const goesOn = soFar !== true && (type === 'text.delta' || text === '') && !before.complete && before.request === request;
     const whole = goesOn ? before.text + text : text;
     this.#spoken[stream] = { request, text: whole, complete: type === 'text.complete' };
     // The story of the world before makes no caption for the new one.
