@@ -34,20 +34,23 @@ SAVE_EVERY = 100
 
 @dataclass(frozen=True)
 class AutoencoderPlan:
-    """Weights are relative to the mean absolute error. The judge's weight is small: it decides texture, not content."""
+    """Weights are relative to the mean absolute error.
+
+    The judge is off: in 500 steps at .05 it raised the gradient from .83 to .92 of the renderer's, but by a grid of four pixels in plain skies.
+    """
 
     steps: int = 3000
     batch: int = 8
     rate: float = 8e-4
     warmup: int = 50
     decay_from: float = 0.6  # share of the steps after which the rate falls to nothing
-    average: float = 0.998
+    average: float = 0.99
     latent_noise: float = 0.15  # largest; a server's latents are predictions, not encodings
     squared: float = 2.0
     edges: float = 0.5
     coarse_edges: float = 0.25
     local_edges: float = 0.5  # how much edge, where: keeps texture whose exact place no latent can hold
-    adversarial: float = 0.05
+    adversarial: float = 0.0
     adversarial_from: float = 0.25  # share of the steps after which the judge counts
     judge_alone: int = 100  # steps that the judge learns before
     judge_rate: float = 2e-3
