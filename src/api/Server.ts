@@ -64,7 +64,7 @@ export class Server {
 
   /**
    * Takes the port, then loads and starts everything; resolves when it serves. Rejects, with nothing left open, when a part can't start
-   * (StartError, SpecError: the user's to put right) or when `signal` says to stop (StartCancelled).
+   * (StartError: the user's to put right) or when `signal` says to stop (StartCancelled).
    */
   static async start(options: ServerOptions): Promise<Server> {
     const { config, root, log, signal } = options;

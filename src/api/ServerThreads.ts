@@ -2,9 +2,12 @@ import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { MessageChannel } from 'node:worker_threads';
 import { PromptProcessor } from '../engine/model/processors/PromptProcessor.ts';
+import type { DeploymentSpec } from '../engine/model/spec/deployment_spec.ts';
 import { loadModelSpec } from '../engine/model/spec/load_model_spec.ts';
+import { SpecError } from '../engine/model/spec/spec_error.ts';
 import type { Logger } from '../observe/log.ts';
 import { SegueError } from '../protocol/errors.ts';
+import type { PromptLanguage } from '../realtime-programs/continuation_model.ts';
 import { driveLanguage } from '../realtime-programs/drive_model.ts';
 import type { PromptReader } from '../sessions/ports.ts';
 import type { ControlToEngine, ControlToMedia, EngineCard, EngineStats, EngineToControl, MediaStats, MediaToControl } from '../streams/messages.ts';
@@ -54,14 +57,12 @@ export class ServerThreads {
     this.#listen();
   }
 
-  /** Starts both. Throws SpecError or {@link StartError} where the model can't be used; nothing has been started then. */
+  /** Starts both. Throws {@link StartError} where the model can't be used; nothing has been started then. */
   static start(config: Config, root: string, log: Logger): ServerThreads {
     const modelDir = resolve(root, config.model.directory);
     if (!existsSync(modelDir)) throw new StartError(`no model directory ${modelDir}: see model.directory in segue.config.yaml or SEGUE_MODEL_DIRECTORY`);
     // Before a thread is started, so that a damaged file is named in one line and costs nobody the wait. The engine checks again what it loads.
-    const spec = loadModelSpec(modelDir);
-    const language = driveLanguage(PromptProcessor.load(spec));
-    const { deployment } = spec;
+    const { deployment, language } = readModel(modelDir);
     const { port1, port2 } = new MessageChannel();
     const engine = new ThreadLink<ControlToEngine, EngineToControl>({
       name: 'engine',
@@ -169,6 +170,16 @@ export class ServerThreads {
     } catch (error) {
       this.#log.error({ err: error }, 'a message could not be handled');
     }
+  }
+}
+
+function readModel(modelDir: string): { readonly deployment: DeploymentSpec; readonly language: PromptLanguage } {
+  try {
+    const spec = loadModelSpec(modelDir);
+    return { deployment: spec.deployment, language: driveLanguage(PromptProcessor.load(spec)) };
+  } catch (error) {
+    if (error instanceof SpecError) throw new StartError(`model ${modelDir}: ${error.message}`, { cause: error });
+    throw error;
   }
 }
 

@@ -1,4 +1,3 @@
-import { SpecError } from '../engine/model/spec/spec_error.ts';
 import { ConfigError } from './load_config.ts';
 
 /** Why the server can't start, where whoever starts it can put that right: the message names what and where, and is all there is to say. */
@@ -13,5 +12,5 @@ export class StartCancelled extends Error {
 
 /** The one line for a mistake of the user; null for a fault of ours, of which the stack matters. */
 export function userMistake(error: unknown): string | null {
-  return error instanceof StartError || error instanceof ConfigError || error instanceof SpecError ? error.message.replace(/\s*\n\s*/g, ' ') : null;
+  return error instanceof StartError || error instanceof ConfigError ? error.message.replace(/\s*\n\s*/g, ' ').replace(/:\s*$/, '') : null;
 }

@@ -76,21 +76,8 @@ export class ApiClient {
     await this.call('DELETE', `/v1/sessions/${id}`);
   }
 
-  /**
-   * Posts `bytes` of body. A server that refuses a body before it has read it answers while the client still writes, and the connection may be gone
-   * before the answer is read: then it is tried again.
-   */
-  async post(path: string, bytes: number): Promise<Answer> {
-    for (let attempt = 0; ; attempt++) {
-      try {
-        return await this.#upload(path, bytes);
-      } catch (error) {
-        if (attempt === 4) throw error;
-      }
-    }
-  }
-
-  #upload(path: string, bytes: number): Promise<Answer> {
+  /** Posts `bytes` of body, all of it, as fast as the server takes it in. */
+  post(path: string, bytes: number): Promise<Answer> {
     return new Promise((resolve, reject) => {
       const headers = { authorization: `Bearer ${this.#server.apiKey}`, 'content-type': 'application/json', 'content-length': String(bytes) };
       const sending = request(`${this.#server.url}${path}`, { method: 'POST', headers, agent: false }, (response) => {
