@@ -17,6 +17,7 @@ from segue_drive.training.energy_score import energy_score
 from segue_drive.training.export import export
 from segue_drive.training.idle_threads import IdleThreads
 from segue_drive.training.muon import orthogonalised
+from segue_drive.training.render_ahead import RenderAhead
 from segue_drive.training.sharpness import gradient_amount, psnr
 from segue_drive.training.transformer_stage import TransformerPlan, TransformerStage
 
@@ -45,25 +46,25 @@ def _autoencoder(run: Path, steps: int) -> AutoencoderStage:
 
 def test_a_resumed_autoencoder_ends_with_the_same_weights(tmp_path: Path) -> None:
     straight = _autoencoder(tmp_path / "a", 4)
+    batches = straight.batches(0, 0)
+    pictures = [batches.take() for _ in range(4)]
     for step in range(4):
-        straight.train_step(step)
+        straight.train_step(step, pictures[step])
     first = _autoencoder(tmp_path / "b", 4)  # starts the generators anew
     for step in range(2):
-        first.train_step(step)
+        first.train_step(step, pictures[step])
     first.save(2)
     second = _autoencoder(tmp_path / "b", 4)
     assert second.checkpoint.resume() == 2
     for step in range(2, 4):
-        second.train_step(step)
+        second.train_step(step, pictures[step])
     for a, b in zip(straight.autoencoder.parameters(), second.autoencoder.parameters()):
         assert torch.equal(a, b)
     assert all(torch.equal(straight.average.values[k], second.average.values[k]) for k in straight.average.values)
 
 
 def test_transformer_stage_trains_resumes_and_exports(tmp_path: Path) -> None:
-    _autoencoder(tmp_path, 1).train_step(0)
-    stage = _autoencoder(tmp_path, 1)
-    stage.save(1)
+    assert _autoencoder(tmp_path, 1).train(IdleThreads(1), Never()) == 1  # type: ignore[arg-type]
     torch.save([torch.zeros(16), torch.ones(16), torch.zeros(32), torch.ones(32)], tmp_path / "norm.pt")
     plan = TransformerPlan(steps=3, batch=1, pool_first=2, pool_capacity=3, clips_per_step=0.5, validation_clips=1, director_batch=2, measure_every=50, serving_share=1.0)
 
@@ -79,6 +80,14 @@ def test_transformer_stage_trains_resumes_and_exports(tmp_path: Path) -> None:
     assert lineage["parent"] is None and lineage["transformer"]["steps"] == 3
     stored = torch.load(tmp_path / "out" / "dit.pt", weights_only=True)
     assert {"V.0.qkv.weight", "rc", "rs"} <= set(stored)
+
+
+def test_rendering_ahead_keeps_the_order_and_begins_where_it_is_told() -> None:
+    for workers in (0, 2):
+        ahead = RenderAhead(abs, 5, workers)
+        assert [ahead.take() for _ in range(12)] == list(range(5, 17))
+        ahead.close()
+        ahead.close()
 
 
 def test_a_checkpoint_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ Without it, both are trained from nothing. Resumes from `RUN/autoencoder.ckpt`; 
 from __future__ import annotations
 
 import argparse
+import functools
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,9 +23,10 @@ from ..vae import PictureAutoencoder
 from .checkpoints import Checkpoint, StopRequest, WeightAverage
 from .curves import CurveLog, draw, read
 from .discriminator import PatchDiscriminator, decoder_adversarial_loss, discriminator_loss, freeze
-from .frames import measured_frames, training_batch
+from .frames import as_tensor, measured_frames, training_batch
 from .held_out import HeldOut
 from .idle_threads import IdleThreads
+from .render_ahead import RenderAhead
 from .sharpness import gradient_amount, gradient_power, gradients, local_gradient, psnr
 
 MEASURED_FRAMES = 80
@@ -101,7 +103,7 @@ def contact_sheet(autoencoder: PictureAutoencoder, frames: Tensor, path: Path, c
 class AutoencoderStage:
     def __init__(self, run: Path, source: Path | None, plan: AutoencoderPlan, seed: int, device: torch.device, keep_encoder: bool) -> None:
         self.plan, self.run, self.device = plan, run, device
-        self.rng = np.random.default_rng((seed, 1))
+        self.rng, self.seed = np.random.default_rng((seed, 1)), seed
         torch.manual_seed(seed)
         self.held_out = HeldOut.open()
         self.autoencoder = PictureAutoencoder()
@@ -121,9 +123,13 @@ class AutoencoderStage:
             self.rng,
         )
 
-    def train_step(self, step: int) -> dict[str, float]:
+    def batches(self, first: int, workers: int) -> RenderAhead[np.ndarray]:
+        return RenderAhead(functools.partial(training_batch, seed=self.seed, held_out=self.held_out, count=self.plan.batch), first, workers)
+
+    def train_step(self, step: int, pictures: np.ndarray) -> dict[str, float]:
+        """`pictures`: uint8 `[B, 128, 224, 3]`"""
         plan = self.plan
-        frames = training_batch(self.rng, self.held_out, plan.batch).to(self.device)
+        frames = as_tensor(pictures).to(self.device)
         with torch.set_grad_enabled(not self.keep_encoder):
             latents = self.autoencoder.encoder(frames)
         spread = plan.latent_noise * torch.rand(len(frames), 1, 1, 1, device=self.device)
@@ -156,15 +162,16 @@ class AutoencoderStage:
             facts["judge"] = judge_loss.item()
         return facts
 
-    def train(self, threads: IdleThreads, stop: StopRequest) -> int:
+    def train(self, threads: IdleThreads, stop: StopRequest, workers: int = 0) -> int:
         """Runs to the end of the plan or to a request to stop; the steps done."""
         log = CurveLog(self.run / "autoencoder.jsonl")
         step = self.checkpoint.resume()
         truth, _ = measured_frames(MEASURED_FRAMES)
+        batches = self.batches(step, workers)
         sums: dict[str, list[float]] = {}
         while step < self.plan.steps and not stop.asked:
             threads.adapt()
-            for name, value in self.train_step(step).items():
+            for name, value in self.train_step(step, batches.take()).items():
                 sums.setdefault(name, []).append(value)
             step += 1
             if step % SAVE_EVERY == 0:
@@ -178,6 +185,7 @@ class AutoencoderStage:
                 log.write(step, **{name: float(np.mean(values)) for name, values in sums.items()}, **measured)
                 sums.clear()
         self.save(step)
+        batches.close()
         log.close()
         if step > 1:
             draw(read(self.run / "autoencoder.jsonl"), self.run / "autoencoder_curves.png")
@@ -192,6 +200,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", type=Path, help="folder with dit.pt, vae.pt and norm.pt to continue from")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--render-workers", type=int, default=0, help="processes that render ahead; 0 renders between steps")
     parser.add_argument("--device", default="cpu")
 
 
@@ -199,11 +208,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(parser)
     parser.add_argument("--steps", type=int, default=AutoencoderPlan.steps)
+    parser.add_argument("--batch", type=int, default=AutoencoderPlan.batch)
     args = parser.parse_args()
-    torch.set_flush_denormal(True)
     threads, stop = IdleThreads(args.threads), StopRequest()
-    stage = AutoencoderStage(args.run, args.source, AutoencoderPlan(steps=args.steps), args.seed, torch.device(args.device), args.source is not None)
-    print(f"ended at step {stage.train(threads, stop)}")
+    plan = AutoencoderPlan(steps=args.steps, batch=args.batch)
+    stage = AutoencoderStage(args.run, args.source, plan, args.seed, torch.device(args.device), args.source is not None)
+    print(f"ended at step {stage.train(threads, stop, args.render_workers)}")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ the model itself made of each chunk, which is the context that later visits trai
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,19 @@ import numpy as np
 
 from ..geometry import NUM_TOKENS, TOKEN_DIM
 from .clip_encoder import ClipEncoder
-from .clips import CLIP_CHUNKS, render_clip
+from .clips import CLIP_CHUNKS, Clip, render_clip
 from .held_out import HeldOut
+from .render_ahead import RenderAhead
 
 
 class ClipPool:
     """Arrays live in files of the run's folder, so that a resumed run has them at once. `made` counts clips ever rendered."""
 
-    def __init__(self, folder: Path, capacity: int, seed: int, encoder: ClipEncoder, held_out: HeldOut) -> None:
+    def __init__(self, folder: Path, capacity: int, seed: int, encoder: ClipEncoder, held_out: HeldOut, workers: int = 0) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.capacity, self.seed, self.made = capacity, seed, 0
-        self._encoder, self._held_out = encoder, held_out
+        self._encoder, self._held_out, self._workers = encoder, held_out, workers
+        self._renderer: RenderAhead[Clip] | None = None
 
         def array(name: str, dtype: type, *shape: int) -> np.ndarray:
             path, full = folder / f"pool_{name}.dat", (capacity, CLIP_CHUNKS, *shape)
@@ -41,12 +44,19 @@ class ClipPool:
         return min(self.made, self.capacity)
 
     def add(self) -> None:
-        clip = render_clip(self.seed, self.made, self._held_out)
+        if self._renderer is None:  # only now is it known where a resumed run goes on
+            self._renderer = RenderAhead(functools.partial(_numbered_clip, self.seed, self._held_out), self.made, self._workers)
+        clip = self._renderer.take()
         slot = self.made % self.capacity
         self.tokens[slot] = self._encoder.tokens(clip).cpu().numpy()
         self.depth[slot] = 0
         self.attributes[slot], self.actions[slot] = clip.attributes, clip.actions
         self.made += 1
+
+    def close(self) -> None:
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
 
     def switch_chunk(self, slot: int) -> int:
         """First chunk with other attributes; CLIP_CHUNKS without one."""
@@ -62,3 +72,7 @@ class ClipPool:
         self.made = state["made"]
         if self.made and not self.tokens[: len(self)].any():
             raise ValueError("the pool's files are empty, but the checkpoint counts clips: they belong together in one folder")
+
+
+def _numbered_clip(seed: int, held_out: HeldOut, number: int) -> Clip:
+    return render_clip(seed, number, held_out)

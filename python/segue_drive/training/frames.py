@@ -28,13 +28,15 @@ def _drive(seed: int, before: Attributes, after: Attributes, rng: np.random.Gene
     return render(world)
 
 
-def as_tensor(frames: list[np.ndarray]) -> Tensor:
+def as_tensor(frames: np.ndarray) -> Tensor:
     """-> `[B, 3, 128, 224]` in -1..1"""
-    return torch.from_numpy(np.stack(frames)).permute(0, 3, 1, 2).float() / 127.5 - 1
+    return torch.from_numpy(frames).permute(0, 3, 1, 2).float() / 127.5 - 1
 
 
-def training_batch(rng: np.random.Generator, held_out: HeldOut, count: int) -> Tensor:
-    return as_tensor([training_frame(rng, held_out) for _ in range(count)])
+def training_batch(number: int, seed: int, held_out: HeldOut, count: int) -> np.ndarray:
+    """The `number`-th batch of a training, uint8 `[count, 128, 224, 3]`."""
+    rng = np.random.default_rng((seed, 1, number))
+    return np.stack([training_frame(rng, held_out) for _ in range(count)])
 
 
 def measured_frames(count: int) -> tuple[Tensor, np.ndarray]:
@@ -46,4 +48,4 @@ def measured_frames(count: int) -> tuple[Tensor, np.ndarray]:
         attributes = Attributes(c // 16, c // 4 % 4, c % 4)
         frames.append(_drive(MEASURE_SEED * 4096 + i, attributes, attributes, rng))
         truth.append(attributes.as_tuple())
-    return as_tensor(frames), np.array(truth)
+    return as_tensor(np.stack(frames)), np.array(truth)

@@ -23,6 +23,7 @@ class IdleThreads:
         self._most = most
         self._last: tuple[float, int, int] | None = None
         torch.set_num_threads(most)
+        torch.set_flush_denormal(True)  # fading activations otherwise take a slow path
 
     @staticmethod
     def _read() -> tuple[int, int]:

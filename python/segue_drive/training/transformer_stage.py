@@ -113,7 +113,7 @@ class ServingPass:
 
 
 class TransformerStage:
-    def __init__(self, run: Path, source: Path | None, plan: TransformerPlan, seed: int, device: torch.device) -> None:
+    def __init__(self, run: Path, source: Path | None, plan: TransformerPlan, seed: int, device: torch.device, workers: int = 0) -> None:
         self.plan, self.run, self.device = plan, run, device
         self.rng = np.random.default_rng((seed, 3))
         torch.manual_seed(seed + 1)
@@ -136,7 +136,7 @@ class TransformerStage:
         self.muon = Muon(matrices, plan.muon_rate)
         self.adam = torch.optim.AdamW(self.others, lr=plan.adam_rate, betas=(0.9, 0.97), weight_decay=0.0)
         self.average = WeightAverage(self.net, plan.average)
-        self.pool = ClipPool(run, plan.pool_capacity, seed, self.encoder, self.held_out)
+        self.pool = ClipPool(run, plan.pool_capacity, seed, self.encoder, self.held_out, workers)
         self.checkpoint = Checkpoint(
             run / "transformer.ckpt", {"transformer": self.net, "muon": self.muon, "adam": self.adam, "average": self.average, "pool": self.pool}, self.rng,
         )
@@ -234,6 +234,7 @@ class TransformerStage:
             if step % plan.save_every == 0:
                 self.save(step)
         self.save(step)
+        self.pool.close()
         log.close()
         if step:
             draw(read(self.run / "transformer.jsonl"), self.run / "transformer_curves.png")
@@ -299,9 +300,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=TransformerPlan.steps)
     parser.add_argument("--batch", type=int, default=TransformerPlan.batch)
     args = parser.parse_args()
-    torch.set_flush_denormal(True)
     threads, stop = IdleThreads(args.threads), StopRequest()
-    stage = TransformerStage(args.run, args.source, TransformerPlan(steps=args.steps, batch=args.batch), args.seed, torch.device(args.device))
+    stage = TransformerStage(args.run, args.source, TransformerPlan(steps=args.steps, batch=args.batch), args.seed, torch.device(args.device), args.render_workers)
     print(f"ended at step {stage.train(threads, stop)}")
 
 
