@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from segue_drive.evaluation.cases import FAMILIES, LAST_CHUNK, NUM_CHUNKS, SWITCH_CHUNK, make_cases
 from segue_drive.evaluation.lines import number_line, share_line, wilson
+from segue_drive.evaluation.model_card import card
 from segue_drive.evaluation.run import _time_to_stay
 from segue_drive.evaluation.sound_judge import judge_sound, world_controls
 from segue_drive.evaluation.streams import choose, run_cases, steer_response
@@ -74,3 +77,13 @@ def test_streams_are_the_same_alone_and_together_and_steering_acts(graphs: Drive
 def test_choose_takes_rows() -> None:
     new, old = {"tk": np.ones((2, 3))}, {"tk": np.zeros((2, 3))}
     assert choose(np.array([True, False]), new, old)["tk"].tolist() == [[1, 1, 1], [0, 0, 0]]
+
+
+def test_the_card_tells_what_is_missed_and_where_the_weights_come_from() -> None:
+    lines = [json.loads(line.as_json()) for line in (share_line("adherence", 150, 200, 0.95), number_line("PSNR", 32.0, "dB", at_least=31), number_line("info", 1, "ms"))]
+    manifest = {"upstream": {"revision": {"dit.pt": "a" * 64}}}
+    plan = {"steps": 7, "plan": {"batch": 2}, "held_out": "b" * 64}
+    text = card(lines, manifest, {"parent": {"dit.pt": "c" * 64}, "transformer": plan, "autoencoder": "of the parent"}, HeldOut.open())
+    assert "| adherence | 75.0 % | 68.6–80.5 % | 200 | >= 0.95 | **no** |" in text
+    assert "1 of 2 lines with a bar hold" in text and "## Does not hold\n\n- adherence" in text
+    assert "had been trained on all 80 combinations" in text and "transformer: 7 steps of 2" in text
