@@ -1,34 +1,25 @@
 import type { Clock, Timer } from '../../observe/clock.ts';
 import { SegueError } from '../../protocol/errors.ts';
-import type { PromptWarning } from '../../protocol/prompt_warning.ts';
 import type { AppliedHow, EngineRequest, EngineToControl, SessionChannels, TraceEvent } from '../../streams/messages.ts';
 import type { MediaEvent } from '../../streams/media_events.ts';
 import { frameDuration90k, type MediaTime90k } from '../../streams/media_time.ts';
 import { SessionWords, type ActionState } from '../../streams/session_words.ts';
 import { SharedPool } from '../../streams/shared_pool.ts';
-import type { Conditioning } from '../model/loop_kernel.ts';
-import type { FilledSlot, ProgramState, RealtimeProgram, Transition } from '../programs/RealtimeProgram.ts';
+import type { ProgramState, RealtimeProgram, Transition } from '../programs/RealtimeProgram.ts';
 import { ActionLatch } from '../scheduler/ActionLatch.ts';
 import type { AdmissionGrant } from '../scheduler/AdmissionController.ts';
 import { BandwidthServer } from '../scheduler/BandwidthServer.ts';
 import type { LoopTurn } from '../scheduler/LoopTurn.ts';
 import { PresentationTimeline } from '../scheduler/PresentationTimeline.ts';
 import type { QueuedTurn } from '../scheduler/ReadyQueue.ts';
-import { fencing, RequestScheduler } from '../scheduler/RequestScheduler.ts';
+import { fencing } from '../scheduler/RequestScheduler.ts';
 import type { WorkUnit } from '../scheduler/WorkUnit.ts';
 import type { Device } from './Device.ts';
 import { REQUEST_CHUNKS, type EngineOptions } from './engine_options.ts';
+import { MediaRecall } from './MediaRecall.ts';
+import { SessionAnswers, type ShownAt } from './SessionAnswers.ts';
 import { SessionStreams } from './SessionStreams.ts';
-import { VersionLedger } from './VersionLedger.ts';
-
-/**
- * Generated media this far behind the newest is committed whether it was reported or not: a silent client can't pile up versions.
- * Two chunks behind what was sent, and the one that is generated ahead of that.
- */
-export const HORIZON_CHUNKS = 3;
-
-/** Frames are made anew only where that is done so long before they are due: room for the way to the media thread and for what a prediction gets wrong. */
-const RECALL_MARGIN_MS = 15;
+import { Story } from './Story.ts';
 
 /** Requests that wait for a baseline policy to read them; more are read at once. */
 const MAX_UNREAD = 64;
@@ -80,15 +71,12 @@ export class EngineSession {
   refusedSinceMs: number | null = null;
   deadlinesMissed = 0;
   readonly #deps: SessionDependencies;
-  readonly #requests = new RequestScheduler();
-  readonly #predicted = new Map<string, { readonly predictedMs: number; readonly warnings: readonly PromptWarning[] }>();
-  readonly #versions: VersionLedger<ProgramState>;
+  readonly #answers: SessionAnswers;
+  readonly #story: Story;
   readonly #streams: SessionStreams;
   readonly #frame90k: number;
-  #state: ProgramState;
   #epoch: number;
   #conditioningVersion = 0;
-  #presented90k: MediaTime90k = 0;
   #interrupted = false;
   #paused = false;
   #status: 'live' | 'failed' | 'closed' = 'live';
@@ -97,13 +85,10 @@ export class EngineSession {
   /** Requests that a baseline policy doesn't read yet. */
   readonly #unread: EngineRequest[] = [];
   #action: ActionState;
-  /** Of the latest denoise step. */
-  #madeUnder: Pick<Conditioning, 'steer' | 'speed'> | null = null;
-  /** Frames before this are being made for the second time, with little time left: how late they are says nothing of the look-ahead. */
-  #remade90k: MediaTime90k = 0;
+  readonly #recall: MediaRecall;
 
   constructor({ sessionId, program, seed, prompt, channels, device, grant }: SessionOpening, deps: SessionDependencies) {
-    this.#state = program.open({ seed, prompt });
+    const initial = program.open({ seed, prompt });
     this.sessionId = sessionId;
     this.program = program;
     this.seed = seed;
@@ -121,9 +106,10 @@ export class EngineSession {
     this.#action = this.words.action;
     this.latch = new ActionLatch(this.#action);
     this.#streams = new SessionStreams(sessionId, device.loaded.weightsVersion, deps.toMedia);
-    const { pool } = device;
-    pool.retain(program.blocks(this.#state));
-    this.#versions = new VersionLedger(this.#state, { retain: (state) => pool.retain(program.blocks(state)), release: (state) => pool.release(program.blocks(state)) });
+    this.#answers = new SessionAnswers(sessionId, deps.toControl);
+    this.#story = new Story(program, initial, device.pool, this.pools);
+    const { words, timeline, reserve, latch } = this;
+    this.#recall = new MediaRecall({ program, story: this.#story, words, timeline, reserve, latch, streams: this.#streams, device });
   }
 
   get epoch(): number {
@@ -142,7 +128,7 @@ export class EngineSession {
   }
 
   get state(): ProgramState {
-    return this.#state;
+    return this.#story.state;
   }
 
   get closed(): boolean {
@@ -151,22 +137,22 @@ export class EngineSession {
 
   /** Versions kept, the committed one included. */
   get versions(): number {
-    return this.#versions.size;
+    return this.#story.versions;
   }
 
   get committed90k(): MediaTime90k {
-    return this.#versions.committed.position90k;
+    return this.#story.committed.position90k;
   }
 
   /** The redirect of which nothing has been shown yet arrived then; null where there is none. */
   get boostedSinceMs(): number | null {
-    return this.#requests.redirect?.arrivedAtMs ?? null;
+    return this.#answers.redirectSinceMs;
   }
 
   /** Loops that may step now. None while the session is held, or fenced by a word whose request hasn't come. */
   turns(): readonly LoopTurn[] {
     if (this.closed || this.#interrupted || this.#paused || this.inFlight !== null || !this.device.usable || this.fenced()) return [];
-    return this.program.turns(this.#state);
+    return this.program.turns(this.#story.state);
   }
 
   /** The word was raised and the request for it isn't here yet: nothing is planned, and somebody watches that it comes. */
@@ -191,7 +177,7 @@ export class EngineSession {
   receive(request: EngineRequest): void {
     const { requestId } = request;
     if (this.closed) {
-      if (request.request !== 'adopt') this.#answerFailed(requestId, new SegueError('session_closed', 'the session has ended'));
+      if (request.request !== 'adopt') this.#answers.failed(requestId, new SegueError('session_closed', 'the session has ended'));
       return;
     }
     if (!this.#readsNow() && this.#unread.length < MAX_UNREAD) {
@@ -199,23 +185,15 @@ export class EngineSession {
       return;
     }
     const nowMs = this.#deps.clock.now();
-    const acceptance = this.#requests.accept(request, this.#epoch, nowMs);
-    if (acceptance.outcome === 'duplicate') return;
-    if (acceptance.outcome === 'stale') {
-      if (request.request !== 'adopt') this.#deps.toControl({ type: 'request.superseded', sessionId: this.sessionId, requestId, by: acceptance.by });
-      return;
-    }
-    for (const id of acceptance.superseded) {
-      this.#predicted.delete(id);
-      this.#deps.toControl({ type: 'request.superseded', sessionId: this.sessionId, requestId: id, by: requestId });
-    }
+    const acceptance = this.#answers.accept(request, this.#epoch, nowMs);
+    if (acceptance.outcome !== 'run') return;
     this.#conditioningVersion = Math.max(this.#conditioningVersion, request.conditioningVersion);
     if (fencing(request)) this.#enter(request.epoch);
     switch (request.request) {
       case 'interrupt':
         this.#interrupted = true;
         this.#paused = false;
-        this.#replace(this.program.withdraw(this.#state));
+        this.#story.replace(this.program.withdraw(this.#story.state));
         this.#rewind(request.presented90k);
         this.#answerApplied(requestId, 'interrupted');
         break;
@@ -241,72 +219,46 @@ export class EngineSession {
   /** The driver has seen up to here. */
   presented(epoch: number, media90k: MediaTime90k): void {
     if (this.closed || epoch !== this.#epoch) return;
-    this.#presented90k = Math.max(this.#presented90k, this.#wholeFrames(media90k));
+    this.#story.seen(media90k);
     this.#commit();
   }
 
   /** Held input is another than before: what was made under the old one and that nobody has taken yet is made anew, as far as time and the session's reserve allow. */
   actionChanged(): void {
-    const { steer, speed } = this.latch.read(this.words.action);
-    if (this.#madeUnder === null || (this.#madeUnder.steer === steer && this.#madeUnder.speed === speed)) return;
-    this.#recall('action');
+    if (this.#recall.isOutdated(this.words.action)) this.#takeBack('action');
   }
 
-  /**
-   * Takes back what was made but not sent from the first frame on that can still be made anew in time, and goes on from there. Nothing
-   * fences: what has been claimed for sending stays, what comes follows it without a gap.
-   */
-  #recall(cause: 'action' | 'redirect'): void {
+  #takeBack(cause: 'action' | 'redirect'): void {
     if (this.#deps.options.policy !== 'unit' || this.closed || this.#interrupted || this.#paused || this.fenced()) return;
-    const nowMs = this.#deps.clock.now();
-    const { costs } = this.device;
-    const predict = (component: string): number => costs.component(component);
-    const marginMs = RECALL_MARGIN_MS + (this.device.busy ? costs.longest(this.program.demand.chunkComponents) : 0);
-    for (const version of this.#versions.from(this.words.outgoing.claimed90k)) {
-      const from90k = version.position90k;
-      const dueMs = this.timeline.presentationMs(from90k);
-      const makeMs = this.program.remakeMs(version, predict);
-      if (dueMs === null || makeMs === null || dueMs - nowMs < makeMs + marginMs) continue;
-      const newest = from90k === this.#state.position90k;
-      if (newest && (this.program.betweenChunks(this.#state) || this.program.steerable(this.#state))) return;
-      if (this.reserve.available(nowMs) < makeMs) return;
-      const revision = this.words.outgoing.recall(from90k);
-      if (revision === null) continue;
-      // What a redirect makes is charged as it is made, like all that is done for it.
-      if (cause === 'action') this.reserve.charge(nowMs, makeMs);
-      this.#remade90k = this.#state.position90k;
-      this.#streams.recall(revision, from90k);
-      this.#trace('media.recalled', { cause, media90k: from90k, frames: Math.round((this.#state.position90k - from90k) / this.#frame90k), aheadMs: dueMs - nowMs, makeMs });
-      this.#replace(this.program.revised(this.#versions.rewindTo(from90k), this.#state));
-      this.#deps.changed(this);
-      return;
-    }
+    const recalled = this.#recall.take(cause, this.#deps.clock.now());
+    if (recalled === null) return;
+    this.#trace('media.recalled', { cause, ...recalled });
+    this.#deps.changed(this);
   }
 
   #redirect({ requestId, prompt, seamless, presented90k, conditioningVersion }: Extract<EngineRequest, { request: 'redirect' }>, supersedes: boolean): void {
     const was = { interrupted: this.#interrupted, paused: this.#paused };
     this.#interrupted = false;
     this.#paused = false;
-    const target = this.#clamp(presented90k);
-    const keepChunk = target === this.#state.position90k && this.program.steerable(this.#state);
+    const target = this.#story.clamp(presented90k);
+    const keepChunk = target === this.#story.state.position90k && this.program.steerable(this.#story.state);
     if (!seamless && keepChunk) this.#reachedBy(target);
     if (!seamless && !keepChunk) {
-      this.#replace(this.program.withdraw(this.#state));
+      this.#story.replace(this.program.withdraw(this.#story.state));
       this.#rewind(presented90k);
     }
     try {
-      const { state, warnings } = this.program.redirect(this.#state, { requestId, prompt, seamless, conditioningVersion });
-      this.#replace(state);
+      const { state, warnings } = this.program.redirect(this.#story.state, { requestId, prompt, seamless, conditioningVersion });
+      this.#story.replace(state);
       const predictedMs = this.program.predictRedirectMs(state, (component) => this.device.costs.component(component));
-      this.#predicted.set(requestId, { predictedMs, warnings });
+      this.#answers.predict(requestId, predictedMs, warnings);
     } catch (error) {
       // What isn't understood changes nothing but what the fence has changed already; a session that was held stays held,
       // and a redirect that was told to be superseded must not take effect after all.
       this.#interrupted = was.interrupted;
       this.#paused = was.paused;
-      if (supersedes) this.#replace(this.program.rewound(this.#versions.newest, this.program.withdraw(this.#state)));
-      this.#requests.settle(requestId);
-      this.#answerFailed(requestId, error instanceof SegueError ? error : new SegueError('internal', 'the redirect could not be begun', { cause: error }));
+      if (supersedes) this.#story.replace(this.program.rewound(this.#story.newest, this.program.withdraw(this.#story.state)));
+      this.#answers.failed(requestId, error instanceof SegueError ? error : new SegueError('internal', 'the redirect could not be begun', { cause: error }));
     }
   }
 
@@ -321,45 +273,23 @@ export class EngineSession {
 
   /** Back to what was seen: everything later is dropped, and the story goes on from there as another future. */
   #rewind(presented90k: MediaTime90k): void {
-    const target = this.#clamp(presented90k);
-    const version = this.#versions.rewindTo(target);
-    this.#replace(this.program.rewound(version, this.#state));
+    const target = this.#story.clamp(presented90k);
+    const version = this.#story.rewindTo(target);
+    this.#story.replace(this.program.rewound(version, this.#story.state));
     this.#reachedBy(version.position90k);
     this.#trace('session.rewound', { media90k: version.position90k });
   }
 
   #reachedBy(position90k: MediaTime90k): void {
-    this.#presented90k = position90k;
+    this.#story.seenOnlyTo(position90k);
     this.timeline.detach(this.#deps.clock.now(), position90k);
     this.#commit();
   }
 
   #commit(): void {
-    const horizon90k = this.#versions.newest.position90k - HORIZON_CHUNKS * this.program.framesPerChunk * this.#frame90k;
-    if (!this.#versions.commitTo(Math.max(this.#presented90k, horizon90k))) return;
-    const { position90k, chunk } = this.#versions.committed;
-    this.#deps.toControl({ type: 'session.committed', sessionId: this.sessionId, epoch: this.#epoch, media90k: position90k, chunk });
-  }
-
-  /** The unit of commit is a frame: whoever saw part of one saw it. */
-  #wholeFrames(media90k: MediaTime90k): MediaTime90k {
-    return Math.ceil(media90k / this.#frame90k) * this.#frame90k;
-  }
-
-  #clamp(presented90k: MediaTime90k): MediaTime90k {
-    return Math.min(this.#versions.newest.position90k, Math.max(this.committed90k, this.#wholeFrames(presented90k)));
-  }
-
-  /** @param emitted slots that went to media with this change. */
-  #replace(next: ProgramState, emitted: readonly FilledSlot[] = []): void {
-    const { pool } = this.device;
-    const before = this.#state;
-    if (next === before) return;
-    pool.retain(this.program.blocks(next));
-    this.#state = next;
-    const kept = [...this.program.slots(next), ...emitted];
-    for (const slot of this.program.slots(before)) if (!holds(kept, slot)) this.pools[slot.pool].release(slot.slot);
-    pool.release(this.program.blocks(before));
+    const committed = this.#story.commit();
+    if (committed === null) return;
+    this.#deps.toControl({ type: 'session.committed', sessionId: this.sessionId, epoch: this.#epoch, media90k: committed.position90k, chunk: committed.chunk });
   }
 
   // ---------------------------------------------------------------- steps
@@ -368,14 +298,14 @@ export class EngineSession {
   apply(transition: Transition<ProgramState>, unit: Pick<WorkUnit, 'plan' | 'action' | 'conditioning'>): void {
     const nowMs = this.#deps.clock.now();
     const { state, version, frame, text, applied, decisions } = transition;
-    this.#replace(state, frame === null ? [] : [{ pool: 'video', slot: frame.videoSlot }, { pool: 'audio', slot: frame.audioSlot }]);
+    this.#story.replace(state, frame === null ? [] : [{ pool: 'video', slot: frame.videoSlot }, { pool: 'audio', slot: frame.audioSlot }]);
     this.#failures = 0;
-    if (version !== null) this.#versions.keep(version);
+    if (version !== null) this.#story.keep(version);
     if (frame !== null) {
       const due = this.timeline.presentationMs(frame.start90k);
       if (due !== null) {
         if (nowMs > due) this.deadlinesMissed++;
-        if (frame.start90k >= this.#remade90k) this.timeline.ready(due - nowMs);
+        if (frame.start90k >= this.#recall.until90k) this.timeline.ready(due - nowMs);
       }
       this.timeline.flowing();
       this.#streams.frame(frame, this.#epoch);
@@ -386,11 +316,11 @@ export class EngineSession {
     if (applied !== null) this.#answerApplied(applied.requestId, applied.how, applied);
     if (unit.plan.kind === 'diffusion_step') {
       this.latch.felt(unit.action);
-      this.#madeUnder = unit.conditioning;
+      this.#recall.madeUnder(unit.conditioning);
       // It was out while input changed: what it made may be old already.
       this.actionChanged();
     }
-    if (transition.recall === true) this.#recall('redirect');
+    if (transition.recall === true) this.#takeBack('redirect');
     if (this.#unread.length > 0 && this.#readsNow()) for (const request of this.#unread.splice(0)) this.receive(request);
   }
 
@@ -398,7 +328,7 @@ export class EngineSession {
   #readsNow(): boolean {
     const { policy } = this.#deps.options;
     if (policy === 'unit' || this.#interrupted || this.#paused) return true;
-    return this.program.betweenChunks(this.#state) && (policy === 'chunk' || this.#state.chunk % REQUEST_CHUNKS === 0);
+    return this.program.betweenChunks(this.#story.state) && (policy === 'chunk' || this.#story.state.chunk % REQUEST_CHUNKS === 0);
   }
 
   /**
@@ -409,7 +339,7 @@ export class EngineSession {
     this.#failures++;
     if (this.#failures >= 3) return this.fault(error, true);
     if (this.#failures === 2) {
-      this.#replace(this.program.rewound(this.#versions.newest, this.#state));
+      this.#story.replace(this.program.rewound(this.#story.newest, this.#story.state));
       this.fault(error, false);
     }
     this.#deps.changed(this);
@@ -422,7 +352,7 @@ export class EngineSession {
     if (!fatal) return;
     this.#status = 'failed';
     this.#fenceWatchdog?.cancel();
-    this.#failPending(error);
+    this.#answers.failAll(error, this.#unread.splice(0));
     this.#streams.complete('failed');
     this.#deps.changed(this);
   }
@@ -430,59 +360,27 @@ export class EngineSession {
   /** Ends the session: answers what is unanswered, lets go of blocks, slots and reservations. Idempotent. A unit in flight gives its own back when it returns. */
   close(): void {
     if (this.#status === 'closed') return;
-    this.#failPending(new SegueError('session_closed', 'the session was closed'));
+    this.#answers.failAll(new SegueError('session_closed', 'the session was closed'), this.#unread.splice(0));
     this.#status = 'closed';
     this.#fenceWatchdog?.cancel();
     this.#streams.complete('closed');
     for (const queued of this.queued) queued.void = true;
     this.queued = [];
-    for (const { pool, slot } of this.program.slots(this.#state)) this.pools[pool].release(slot);
-    this.device.pool.release(this.program.blocks(this.#state));
-    this.#versions.clear();
+    this.#story.close();
     this.grant.release();
   }
 
   // ---------------------------------------------------------------- answers
 
-  #answerApplied(requestId: string, how: AppliedHow, shown: { readonly chunk: number; readonly step: number; readonly media90k: MediaTime90k } | null = null): void {
-    const pending = this.#requests.settle(requestId);
-    if (pending === null) return;
-    const { predictedMs = null, warnings = [] } = this.#predicted.get(requestId) ?? {};
-    this.#predicted.delete(requestId);
-    const elapsedMs = this.#deps.clock.now() - pending.arrivedAtMs;
-    const place = shown ?? { chunk: this.#state.chunk, step: 0, media90k: this.#state.position90k };
-    this.#deps.toControl({
-      type: 'request.applied',
-      sessionId: this.sessionId,
-      requestId,
-      how,
-      epoch: this.#epoch,
-      conditioningVersion: this.#conditioningVersion,
-      chunk: place.chunk,
-      step: place.step,
-      media90k: place.media90k,
-      predictedMs,
-      elapsedMs,
-      warnings,
-    });
-    this.#trace('request.applied', { how, elapsedMs, predictedMs: predictedMs ?? -1 }, requestId);
-  }
-
-  #answerFailed(requestId: string, error: SegueError): void {
-    this.#deps.toControl({ type: 'request.failed', sessionId: this.sessionId, requestId, error: error.toBody() });
-  }
-
-  #failPending(error: SegueError): void {
-    for (const { requestId } of this.#requests.drain()) this.#answerFailed(requestId, error);
-    for (const { requestId, request } of this.#unread.splice(0)) if (request !== 'adopt') this.#answerFailed(requestId, error);
-    this.#predicted.clear();
+  #answerApplied(requestId: string, how: AppliedHow, shown: ShownAt | null = null): void {
+    const { chunk, position90k } = this.#story.state;
+    const versions = { epoch: this.#epoch, conditioningVersion: this.#conditioningVersion };
+    const place = shown === null ? { chunk, step: 0, media90k: position90k } : { chunk: shown.chunk, step: shown.step, media90k: shown.media90k };
+    const answer = this.#answers.applied(requestId, how, this.#deps.clock.now(), versions, place);
+    if (answer !== null) this.#trace('request.applied', { how, elapsedMs: answer.elapsedMs, predictedMs: answer.predictedMs ?? -1 }, requestId);
   }
 
   #trace(name: string, args: Readonly<Record<string, string | number | boolean>>, requestId?: string): void {
-    this.#deps.trace({ type: 'trace.scheduler', name, atMs: this.#deps.clock.now(), sessionId: this.sessionId, epoch: this.#epoch, chunk: this.#state.chunk, ...(requestId === undefined ? {} : { requestId }), args });
+    this.#deps.trace({ type: 'trace.scheduler', name, atMs: this.#deps.clock.now(), sessionId: this.sessionId, epoch: this.#epoch, chunk: this.#story.state.chunk, ...(requestId === undefined ? {} : { requestId }), args });
   }
-}
-
-function holds(slots: readonly FilledSlot[], { pool, slot }: FilledSlot): boolean {
-  return slots.some((other) => other.pool === pool && other.slot === slot);
 }

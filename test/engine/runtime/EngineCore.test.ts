@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { EngineToControl } from '../../../src/streams/messages.ts';
 import type { PlannedUnit } from '../../../src/engine/model/work.ts';
-import { HORIZON_CHUNKS } from '../../../src/engine/runtime/EngineSession.ts';
+import { HORIZON_CHUNKS } from '../../../src/engine/runtime/Story.ts';
 import { Simulation } from '../../interruption/virtual/Simulation.ts';
 import type { SimulatedSession } from '../../interruption/virtual/SimulatedSession.ts';
 

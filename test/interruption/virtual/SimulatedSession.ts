@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { HORIZON_CHUNKS } from '../../../src/engine/runtime/EngineSession.ts';
+import { HORIZON_CHUNKS } from '../../../src/engine/runtime/Story.ts';
 import type { VirtualClock } from '../../../src/observe/virtual_clock.ts';
 import type { MediaChunk, MediaEvent } from '../../../src/streams/media_events.ts';
 import { frameDuration90k, mediaTime90kToMs, type MediaFormat } from '../../../src/streams/media_time.ts';
