@@ -1,10 +1,11 @@
-import { Tensor } from 'onnxruntime-node';
+import type { Tensor } from 'onnxruntime-node';
 import { DeviceError } from '../model/device_error.ts';
 import type { ComponentSpec } from '../model/spec/component_spec.ts';
-import { unitElements, unitShape, type TensorSignature } from '../model/spec/tensor_signature.ts';
+import { BYTES_PER_ELEMENT, unitElements, unitShape, type TensorSignature } from '../model/spec/tensor_signature.ts';
 import type { PlannedUnit, UnitInput } from '../model/work.ts';
 import type { BlockStore } from './BlockStore.ts';
 import type { NoiseCache } from './NoiseCache.ts';
+import { tensorOver, type ResidentBlock } from './resident_block.ts';
 
 /** One input of a graph, with what would be derived from its signature at every step. */
 interface Binding {
@@ -24,12 +25,12 @@ type Data = Float32Array | BigInt64Array | Int32Array | Int16Array | Uint8Array;
  * thread, and batches run one after another.
  */
 export class BatchGather {
-  readonly #blocks: BlockStore;
+  readonly #blocks: BlockStore<ResidentBlock>;
   readonly #noise: NoiseCache;
   readonly #bindings = new Map<string, readonly Binding[]>();
   readonly #zeros = new Map<string, Tensor>();
 
-  constructor(blocks: BlockStore, noise: NoiseCache) {
+  constructor(blocks: BlockStore<ResidentBlock>, noise: NoiseCache) {
     this.#blocks = blocks;
     this.#noise = noise;
   }
@@ -118,7 +119,7 @@ export class BatchGather {
   }
 
   #block(id: number): Tensor {
-    const tensor = this.#blocks.get(id);
+    const tensor = this.#blocks.get(id)?.tensor;
     if (tensor === undefined) throw new DeviceError(`block ${id} is not held by this executor`);
     return tensor;
   }
@@ -136,19 +137,7 @@ export class BatchGather {
 
 /** A tensor of zeros. */
 export function newTensor(dtype: TensorSignature['dtype'], dims: readonly number[]): Tensor {
-  const length = countOf(dims);
-  switch (dtype) {
-    case 'float32':
-      return new Tensor('float32', new Float32Array(length), dims);
-    case 'int64':
-      return new Tensor('int64', new BigInt64Array(length), dims);
-    case 'int32':
-      return new Tensor('int32', new Int32Array(length), dims);
-    case 'int16':
-      return new Tensor('int16', new Int16Array(length), dims);
-    case 'uint8':
-      return new Tensor('uint8', new Uint8Array(length), dims);
-  }
+  return tensorOver(dtype, new ArrayBuffer(countOf(dims) * BYTES_PER_ELEMENT[dtype]), dims);
 }
 
 function stagingTensor({ staging, dtype, shape }: Binding, rows: number): Tensor {

@@ -1,4 +1,4 @@
-import { Tensor, type InferenceSession } from 'onnxruntime-node';
+import type { InferenceSession, Tensor } from 'onnxruntime-node';
 import { DeviceError } from '../model/device_error.ts';
 import type { DeviceModel } from '../model/loop_kernel.ts';
 import type { ComponentSpec } from '../model/spec/component_spec.ts';
@@ -7,6 +7,8 @@ import type { PlannedUnit, UnitOutput, WorkUnitBatch } from '../model/work.ts';
 import type { SharedPool } from '../../streams/shared_pool.ts';
 import type { BatchGather } from './BatchGather.ts';
 import type { BlockStore } from './BlockStore.ts';
+import { residentBlock, type ResidentBlock } from './resident_block.ts';
+import type { SharedBuffers } from './SharedBuffers.ts';
 
 export interface SessionPools {
   readonly video: SharedPool;
@@ -18,7 +20,9 @@ export interface OnnxDeviceModelParts {
   readonly components: Readonly<Record<string, ComponentSpec>>;
   /** @throws {DeviceError} where its weights sleep. */
   readonly sessionOf: (componentId: string) => InferenceSession;
-  readonly blocks: BlockStore;
+  readonly blocks: BlockStore<ResidentBlock>;
+  /** Where the memory of new blocks comes from. */
+  readonly buffers: SharedBuffers;
   readonly gather: BatchGather;
   readonly poolsOf: (sessionId: string) => SessionPools | undefined;
   readonly batchInvariant: boolean;
@@ -69,36 +73,43 @@ export class OnnxDeviceModel implements DeviceModel {
       const signature = component.outputs[name];
       const tensor = results[name];
       if (signature === undefined || tensor === undefined) throw new DeviceError(`component ${unit.plan.component} has no output ${name}`);
-      this.#place(unit, name, output, signature, rowOf(tensor as Tensor, row, rows, signature), values);
+      this.#place(unit, name, output, signature, rowOf(tensor as Tensor, row, rows), values);
     }
     return values;
   }
 
-  #place(unit: PlannedUnit, name: string, output: UnitOutput, signature: OutputSignature, tensor: Tensor, values: Record<string, Float32Array>): void {
+  /** Copies one output to where it belongs: the binding writes to no memory but its own, and a batch's rows part here. */
+  #place(unit: PlannedUnit, name: string, output: UnitOutput, signature: OutputSignature, data: Elements, values: Record<string, Float32Array>): void {
     switch (output.kind) {
       case 'block': {
+        const buffer = this.#parts.buffers.take(data.byteLength);
+        new Uint8Array(buffer).set(bytesOf(data));
+        const { sessionId, plan } = unit;
         const memory = signature.to === 'kv' ? 'kv' : 'activations';
-        this.#parts.blocks.put(output.block, { tensor, sessionId: unit.sessionId, memory, published: unit.plan.cache?.publish === true });
+        this.#parts.blocks.put(residentBlock({ id: output.block, sessionId, memory, published: plan.cache?.publish === true, dtype: signature.dtype, dims: [1, ...unitShape(signature)], buffer }));
         return;
       }
       case 'slot': {
         const pool = this.#parts.poolsOf(unit.sessionId)?.[output.pool];
         if (pool === undefined) throw new DeviceError(`session ${unit.sessionId} has no ${output.pool} pool`);
-        const data = tensor.data as Uint8Array;
-        // Copied: a preallocated output in shared memory is not written in place by the binding, and a frame is 86 KB (about 5 µs).
-        pool.bytes(output.slot).set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+        pool.bytes(output.slot).set(bytesOf(data));
         return;
       }
       case 'value':
-        values[name] = Float32Array.from(tensor.data as Float32Array, Number);
+        values[name] = Float32Array.from(data as Float32Array, Number);
     }
   }
 }
 
-/** One unit's part of an output: the tensor itself where it is alone, else a copy, so that a kept row doesn't keep the whole batch alive. */
-function rowOf(tensor: Tensor, row: number, rows: number, signature: OutputSignature): Tensor {
-  if (rows === 1) return tensor;
-  const data = tensor.data as Float32Array;
+type Elements = Float32Array | BigInt64Array | Int32Array | Int16Array | Uint8Array;
+
+/** One unit's part of an output, where it lies. */
+function rowOf(tensor: Tensor, row: number, rows: number): Elements {
+  const data = tensor.data as Elements;
   const elements = data.length / rows;
-  return new Tensor(tensor.type as 'float32', data.slice(row * elements, (row + 1) * elements), [1, ...unitShape(signature)]);
+  return rows === 1 ? data : data.subarray(row * elements, (row + 1) * elements);
+}
+
+function bytesOf({ buffer, byteOffset, byteLength }: Elements): Uint8Array {
+  return new Uint8Array(buffer, byteOffset, byteLength);
 }

@@ -6,13 +6,16 @@ import type { LoopKind } from '../model/spec/loop_spec.ts';
 import { unitBytes } from '../model/spec/tensor_signature.ts';
 import type { MemoryTag, PlannedUnit, StepFailure, StepResult, WorkUnitBatch } from '../model/work.ts';
 import { SharedPool } from '../../streams/shared_pool.ts';
+import { ArmedFaults } from './ArmedFaults.ts';
 import { BatchGather } from './BatchGather.ts';
-import { BlockStore } from './BlockStore.ts';
-import { CALIBRATION_SESSION, calibrationPools, measureCost } from './calibration.ts';
+import { BlockStore, type SharedBlock } from './BlockStore.ts';
+import { CALIBRATION_SESSION, calibrationPools, measureCost, warmUp } from './calibration.ts';
 import { CancelWords } from './CancelWords.ts';
-import type { ArmedFault, ComponentFile, ExecutorStart, FromExecutor, HeldBlocks, ToExecutor } from './executor_messages.ts';
+import type { AttachedSession, ComponentFile, ExecutorStart, FromExecutor, HeldBlocks, ToExecutor } from './executor_messages.ts';
 import { NoiseCache } from './NoiseCache.ts';
 import { OnnxDeviceModel, type SessionPools } from './OnnxDeviceModel.ts';
+import { residentBlock, sharedBlock, type ResidentBlock } from './resident_block.ts';
+import { SharedBuffers } from './SharedBuffers.ts';
 
 interface Loaded {
   readonly source: KernelSource;
@@ -30,13 +33,14 @@ export class OnnxExecutor {
   readonly #start: ExecutorStart;
   readonly #post: (message: FromExecutor) => void;
   readonly #cancel: CancelWords;
-  readonly #blocks = new BlockStore();
+  readonly #buffers = new SharedBuffers();
+  readonly #blocks = new BlockStore<ResidentBlock>(({ buffer }) => this.#buffers.give(buffer));
   readonly #gather = new BatchGather(this.#blocks, new NoiseCache());
   readonly #pools = new Map<string, SessionPools>();
   readonly #asleep = new Set<MemoryTag>();
   /** Bounded by the client: at most `maxInFlight` batches, and releases of blocks that exist. */
   readonly #inbox: ToExecutor[] = [];
-  readonly #faults: ArmedFault[] = [];
+  readonly #faults = new ArmedFaults();
   #draining = false;
   #stopped = false;
   #loaded: Loaded | null = null;
@@ -65,17 +69,25 @@ export class OnnxExecutor {
       case 'load':
         return this.#load(message.modelId, message.source, message.files);
       case 'attach':
-        this.#pools.set(message.sessionId, { video: SharedPool.attach(message.video), audio: SharedPool.attach(message.audio) });
+        this.#attach(message);
         return;
       case 'detach':
         this.#pools.delete(message.sessionId);
-        this.#blocks.releaseSession(message.sessionId);
+        this.#blocks.free(message);
         return;
       case 'execute':
-        this.#post({ type: 'results', batchId: message.batch.batchId, results: await this.#execute(message.batch, message.cancelWord), held: this.#held() });
+        this.#post({ type: 'results', batchId: message.batch.batchId, ...(await this.#execute(message.batch, message.cancelWord)), held: this.#held() });
         return;
       case 'release':
-        this.#blocks.release(message.blocks);
+        this.#blocks.free(message);
+        return;
+      case 'adopt':
+        for (const session of message.sessions) this.#attach(session);
+        for (const block of message.blocks) this.#blocks.put(residentBlock(block));
+        return;
+      case 'reset':
+        this.#forget();
+        this.#post({ type: 'answer', request: message.request, blocks: [], held: this.#held() });
         return;
       case 'read':
         this.#post({ type: 'answer', request: message.request, blocks: message.blocks.map((id) => this.#copyOf(id)), held: this.#held() });
@@ -90,19 +102,29 @@ export class OnnxExecutor {
         }
         return;
       case 'fault':
-        if (this.#start.options.testMode) this.#faults.push(message.fault);
+        if (this.#start.options.testMode) this.#faults.arm(message.fault);
         return;
       case 'stop':
         this.#stopped = true;
         await this.#loaded?.compiled.clear();
-        this.#blocks.clear();
-        this.#pools.clear();
+        this.#forget();
         this.#post({ type: 'stopped' });
     }
   }
 
+  #attach({ sessionId, video, audio }: AttachedSession): void {
+    this.#pools.set(sessionId, { video: SharedPool.attach(video), audio: SharedPool.attach(audio) });
+  }
+
+  #forget(): void {
+    this.#blocks.clear();
+    this.#buffers.clear();
+    this.#pools.clear();
+    this.#faults.clear();
+  }
+
   async #load(modelId: string, source: KernelSource, files: readonly ComponentFile[]): Promise<void> {
-    const { provider, intraOpThreads, batchInvariant, calibrationRuns } = this.#start.options;
+    const { provider, intraOpThreads, batchInvariant, calibrationRuns, spare } = this.#start.options;
     const compiled = new CompileCache({ modelId, provider, intraOpThreads });
     const device = new OnnxDeviceModel({
       modelId,
@@ -113,6 +135,7 @@ export class OnnxExecutor {
         return session;
       },
       blocks: this.#blocks,
+      buffers: this.#buffers,
       gather: this.#gather,
       poolsOf: (sessionId) => this.#pools.get(sessionId),
       batchInvariant,
@@ -120,7 +143,8 @@ export class OnnxExecutor {
     try {
       await compileAll(compiled, source, files);
       this.#pools.set(CALIBRATION_SESSION, calibrationPools(source));
-      const cost = await measureCost(source, device, this.#blocks, calibrationRuns);
+      const cost = spare ? [] : await measureCost(source, device, this.#blocks, calibrationRuns);
+      if (spare) await warmUp(source, device, this.#blocks);
       this.#loaded = { source, files, compiled, device, kernels: createKernels(source) };
       this.#post({ type: 'loaded', cost, runtime: runtimeVersion() });
     } catch (error) {
@@ -128,12 +152,12 @@ export class OnnxExecutor {
       this.#post({ type: 'load.failed', message: textOf(error), componentId: error instanceof CompileError ? error.componentId : null });
     } finally {
       this.#pools.delete(CALIBRATION_SESSION);
-      this.#blocks.releaseSession(CALIBRATION_SESSION);
+      this.#blocks.free({ type: 'detach', sessionId: CALIBRATION_SESSION });
     }
   }
 
   /** One result per unit, in order. A unit's fault fails that unit alone. */
-  async #execute(batch: WorkUnitBatch, cancelWord: number): Promise<StepResult[]> {
+  async #execute(batch: WorkUnitBatch, cancelWord: number): Promise<{ results: StepResult[]; published: SharedBlock[] }> {
     const results = new Map<number, StepResult>();
     const indexOf = new Map(batch.units.map((unit, index) => [unit.unitId, index]));
     const runnable: PlannedUnit[] = [];
@@ -152,19 +176,23 @@ export class OnnxExecutor {
           return !gone;
         };
       };
-      const faulty = runnable.filter((unit) => this.#faults.some(({ sessionId }) => sessionId === null || sessionId === unit.sessionId));
+      const faulty = runnable.filter((unit) => this.#faults.awaits(unit));
       const healthy = runnable.filter((unit) => !faulty.includes(unit));
       // A unit with an armed fault runs alone: what it strikes must be its own.
       for (const group of [...faulty.map((unit) => [unit]), healthy]) {
         for (const result of await this.#runGroup(this.#loaded, batch, group)) if (!results.has(result.unitId)) results.set(result.unitId, result);
       }
     }
-    return batch.units.map((unit) => {
+    const published: SharedBlock[] = [];
+    const answers = batch.units.map((unit) => {
       const result = results.get(unit.unitId) ?? failure(unit, 'kernel_exception', 'the kernel returned no result for this unit');
+      const blocks = Object.values(unit.outputs).flatMap((output) => (output.kind === 'block' ? [output.block] : []));
+      if (result.ok) published.push(...blocks.flatMap((id) => this.#blocks.get(id) ?? []).map(sharedBlock));
       // A refused unit wrote nothing: what it names belongs to somebody else, or to nobody.
-      if (!result.ok && runnable.includes(unit)) this.#blocks.release(Object.values(unit.outputs).flatMap((output) => (output.kind === 'block' ? [output.block] : [])));
+      else if (runnable.includes(unit)) this.#blocks.free({ type: 'release', blocks });
       return result;
     });
+    return { results: answers, published };
   }
 
   async #runGroup(loaded: Loaded, batch: WorkUnitBatch, units: readonly PlannedUnit[]): Promise<StepResult[]> {
@@ -172,31 +200,12 @@ export class OnnxExecutor {
     try {
       const kernel: StepRunner | undefined = loaded.kernels[batch.kernel as LoopKind];
       if (kernel === undefined) throw new Error(`model ${batch.modelId} has no kernel ${batch.kernel}`);
-      const armed = units.length === 1 ? this.#strike(units[0]!) : units;
+      const armed = units.length === 1 ? this.#faults.strike(units[0]!) : units;
       return await kernel.runStep({ ...batch, units: armed }, loaded.device);
     } catch (error) {
       // Whose fault it was shows only when each runs alone.
       if (units.length > 1) return (await eachInTurn(units, (unit) => this.#runGroup(loaded, batch, [unit]))).flat();
       return [failure(units[0]!, error instanceof DeviceError ? 'runtime_error' : 'kernel_exception', textOf(error))];
-    }
-  }
-
-  /** Applies an armed fault to a unit about to run, if there is one. Test mode only. */
-  #strike(unit: PlannedUnit): readonly PlannedUnit[] {
-    const at = this.#faults.findIndex(({ sessionId }) => sessionId === null || sessionId === unit.sessionId);
-    if (at < 0) return [unit];
-    const [{ fault, hangMs }] = this.#faults.splice(at, 1) as [ArmedFault];
-    switch (fault) {
-      case 'kernel_exception':
-        throw new Error('injected kernel exception');
-      case 'runtime_error': {
-        const inputs = Object.fromEntries(Object.keys(unit.plan.inputs).map((name) => [name, { kind: 'zeros', shape: [3, 3, 3] } as const]));
-        return [{ ...unit, plan: { ...unit.plan, inputs } }];
-      }
-      case 'executor_hang':
-        // Stands still as a long kernel would: the thread reads no messages meanwhile.
-        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, hangMs);
-        return [unit];
     }
   }
 
@@ -232,7 +241,7 @@ export class OnnxExecutor {
       this.#asleep.add(tag);
       if (tag === 'weights') await this.#loaded?.compiled.clear();
       else if (tag === 'staging') this.#gather.clear();
-      else this.#blocks.releaseMemory(tag);
+      else this.#blocks.free({ type: 'sleep', tags: [tag] });
     }
   }
 
@@ -250,7 +259,7 @@ export class OnnxExecutor {
   }
 
   #copyOf(id: number): Float32Array | null {
-    const tensor = this.#blocks.get(id);
+    const tensor = this.#blocks.get(id)?.tensor;
     return tensor === undefined ? null : Float32Array.from(tensor.data as Float32Array, Number);
   }
 }

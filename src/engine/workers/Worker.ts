@@ -28,8 +28,21 @@ export interface Worker {
   sleep(tags: readonly MemoryTag[]): Promise<void>;
   wake(tags: readonly MemoryTag[]): Promise<void>;
   health(): WorkerHealth;
+  /** Whoever is told when a spare executor has taken over and has given its first answer; one listener. */
+  onTakeover?(listener: (takeover: Takeover) => void): void;
   /** Lets the running batch end, then stops. Idempotent. A thread is never terminated while it computes: that aborts the process. */
   close(): Promise<void>;
+}
+
+/** A spare executor went on with the sessions and blocks of one that stopped answering. */
+export interface Takeover {
+  readonly reason: 'silent' | 'died';
+  /** When the first of the units that were lost had been handed over; monotonic ms. */
+  readonly atMs: number;
+  /** From then to the first answer of the spare. */
+  readonly tookMs: number;
+  readonly sessions: number;
+  readonly blocks: number;
 }
 
 export interface LoadedModel {

@@ -1,4 +1,3 @@
-import { Tensor } from 'onnxruntime-node';
 import { declareOutputs } from '../model/kernels/component_graph.ts';
 import type { KernelSource } from '../model/kernels/create_kernels.ts';
 import { shapeKeyOf, type ComponentSpec } from '../model/spec/component_spec.ts';
@@ -7,6 +6,7 @@ import type { PlannedUnit, UnitInput, UnitOutput, WorkUnitBatch } from '../model
 import { SharedPool } from '../../streams/shared_pool.ts';
 import type { BlockStore } from './BlockStore.ts';
 import type { OnnxDeviceModel, SessionPools } from './OnnxDeviceModel.ts';
+import { residentBlock, type ResidentBlock } from './resident_block.ts';
 import type { CostEntry } from './Worker.ts';
 
 /** Runs before the first measured one: they touch the weights and grow the runtime's arena. */
@@ -17,9 +17,10 @@ const WARM_UP_RUNS = 2;
  */
 const UNDISTURBED = 0.1;
 export const CALIBRATION_SESSION = '__calibration';
+const CALIBRATION_END = { type: 'detach', sessionId: CALIBRATION_SESSION } as const;
 
 /** Milliseconds of one batch, by component, for batches of 1, 2 and the loop's `maxBatch`, gathering and scattering included. */
-export async function measureCost(source: KernelSource, device: OnnxDeviceModel, blocks: BlockStore, runs: number): Promise<CostEntry[]> {
+export async function measureCost(source: KernelSource, device: OnnxDeviceModel, blocks: BlockStore<ResidentBlock>, runs: number): Promise<CostEntry[]> {
   const cost: CostEntry[] = [];
   if (runs === 0) return cost;
   for (const [componentId, component] of Object.entries(source.components)) {
@@ -29,19 +30,29 @@ export async function measureCost(source: KernelSource, device: OnnxDeviceModel,
       const measured = batch === 1 ? runs : Math.ceil(runs / 2);
       const samples: number[] = [];
       const work = exampleBatch(device.modelId, componentId, component, batch, blocks);
-      const written = work.units.flatMap(({ outputs }) => Object.values(outputs).flatMap((output) => (output.kind === 'block' ? [output.block] : [])));
+      const written = { type: 'release', blocks: work.units.flatMap(({ outputs }) => Object.values(outputs).flatMap((output) => (output.kind === 'block' ? [output.block] : []))) } as const;
       for (let run = 0; run < WARM_UP_RUNS + measured; run++) {
         const startMs = performance.now();
         await device.run(work);
         if (run >= WARM_UP_RUNS) samples.push(performance.now() - startMs);
-        blocks.release(written);
+        blocks.free(written);
       }
-      blocks.releaseSession(CALIBRATION_SESSION);
+      blocks.free(CALIBRATION_END);
       samples.sort((a, b) => a - b);
       cost.push({ component: componentId, shapeKey: shapeKeyOf(componentId, component), batch, p50Ms: quantile(samples, UNDISTURBED), p95Ms: quantile(samples, 0.95) });
     }
   }
   return cost;
+}
+
+/** Runs every component a few times and measures nothing: a spare that takes over must not be slow at first. */
+export async function warmUp(source: KernelSource, device: OnnxDeviceModel, blocks: BlockStore<ResidentBlock>): Promise<void> {
+  for (const [componentId, component] of Object.entries(source.components)) {
+    for (let run = 0; run < WARM_UP_RUNS; run++) {
+      await device.run(exampleBatch(device.modelId, componentId, component, 1, blocks));
+      blocks.free(CALIBRATION_END);
+    }
+  }
 }
 
 /** Pools that hold one output of each kind, for the measuring session. */
@@ -52,13 +63,13 @@ export function calibrationPools(source: KernelSource): SessionPools {
   return { video: create('video'), audio: create('audio') };
 }
 
-function exampleBatch(modelId: string, componentId: string, component: ComponentSpec, size: number, blocks: BlockStore): WorkUnitBatch {
+function exampleBatch(modelId: string, componentId: string, component: ComponentSpec, size: number, blocks: BlockStore<ResidentBlock>): WorkUnitBatch {
   const units = Array.from({ length: size }, (_, index) => exampleUnit(modelId, componentId, component, index, blocks));
   return { batchId: 0, modelId, component: componentId, kernel: CALIBRATION_SESSION, units };
 }
 
 /** Blocks of calibration have negative ids: the engine's are positive. */
-function exampleUnit(modelId: string, componentId: string, component: ComponentSpec, index: number, blocks: BlockStore): PlannedUnit {
+function exampleUnit(modelId: string, componentId: string, component: ComponentSpec, index: number, blocks: BlockStore<ResidentBlock>): PlannedUnit {
   let nextBlock = -1 - index * 1000;
   const inputs: Record<string, UnitInput> = {};
   for (const [name, signature] of Object.entries(component.inputs)) {
@@ -68,8 +79,9 @@ function exampleUnit(modelId: string, componentId: string, component: ComponentS
     else if (elements < 300) inputs[name] = { kind: 'floats', values: Array<number>(elements).fill(0.5), shape };
     else {
       // Values of ordinary size: zeros and denormals would take other paths.
-      const data = Float32Array.from({ length: elements }, (_, at) => ((at % 13) - 6) / 6);
-      blocks.put(nextBlock, { tensor: new Tensor('float32', data, [1, ...shape]), sessionId: CALIBRATION_SESSION, memory: 'activations', published: false });
+      const buffer = new SharedArrayBuffer(4 * elements);
+      new Float32Array(buffer).forEach((_, at, data) => (data[at] = ((at % 13) - 6) / 6));
+      blocks.put(residentBlock({ id: nextBlock, sessionId: CALIBRATION_SESSION, memory: 'activations', published: false, dtype: 'float32', dims: [1, ...shape], buffer }));
       inputs[name] = { kind: 'block', block: nextBlock-- };
     }
   }

@@ -33,7 +33,7 @@ async function until(condition: () => boolean, withinMs = 3000): Promise<void> {
 }
 
 test('loading gives a cost for every component, alone and in batches, a weights version and a fingerprint', async () => {
-  const worker = new OnnxWorker({ id: 'cost', calibrationRuns: 2 });
+  const worker = new OnnxWorker({ id: 'cost', calibrationRuns: 2, spare: false });
   try {
     const model = await worker.loadModel(MODEL_DIR);
     const { components, loops } = bench.spec;
@@ -179,7 +179,7 @@ test('memory that sleeps is refused by name and works again after waking', async
 });
 
 test('closing lets the running batch end, is idempotent, and refuses what comes after', async () => {
-  const worker = new OnnxWorker({ id: 'closing', testMode: true, calibrationRuns: 0 });
+  const worker = new OnnxWorker({ id: 'closing', testMode: true, calibrationRuns: 0, spare: false });
   await worker.loadModel(MODEL_DIR);
   worker.attach('a', { video: SharedPool.create(8, 1).descriptor, audio: SharedPool.create(8, 1).descriptor });
   worker.injectFault({ sessionId: 'a', fault: 'executor_hang', hangMs: 100 });

@@ -27,7 +27,7 @@ test('one executor per declared device share, of the same weights', async (t) =>
   const dir = copyOfModel(t);
   const deployment = join(dir, 'deployment.yaml');
   writeFileSync(deployment, readFileSync(deployment, 'utf8').replace('devices: 1', 'devices: 2'));
-  const { workers, model } = await openExecutors(dir, { calibrationRuns: 0 });
+  const { workers, model } = await openExecutors(dir, { calibrationRuns: 0, spare: false });
   assert.deepEqual(workers.map(({ id }) => id), ['executor-0', 'executor-1']);
   for (const worker of workers) assert.equal(worker.health().state, 'ready');
   assert.match(model.weightsVersion, /^drive-/);
@@ -37,7 +37,7 @@ test('one executor per declared device share, of the same weights', async (t) =>
 test('a graph that the runtime cannot read is a SpecError naming file and component, and no thread is left', async (t) => {
   const dir = copyOfModel(t);
   replaceGraph(dir, 'weights/vae_decode.onnx', Buffer.from('not a graph'));
-  await assert.rejects(openExecutors(dir, { calibrationRuns: 0 }), (error: unknown) => {
+  await assert.rejects(openExecutors(dir, { calibrationRuns: 0, spare: false }), (error: unknown) => {
     assert.ok(error instanceof SpecError, String(error));
     assert.equal(error.fault.file, 'weights/vae_decode.onnx');
     assert.equal(error.fault.key, 'components.vae_decode');
@@ -48,5 +48,5 @@ test('a graph that the runtime cannot read is a SpecError naming file and compon
 test('a graph whose tensors are not those of the spec is a SpecError with both', async (t) => {
   const dir = copyOfModel(t);
   replaceGraph(dir, 'weights/start_bank.onnx', readFileSync(join(dir, 'weights/text_encoder.onnx')));
-  await assert.rejects(openExecutors(dir, { calibrationRuns: 0 }), /start_bank: input index of the graph: expected int64\[batch,1\], got nothing/);
+  await assert.rejects(openExecutors(dir, { calibrationRuns: 0, spare: false }), /start_bank: input index of the graph: expected int64\[batch,1\], got nothing/);
 });

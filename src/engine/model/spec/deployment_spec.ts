@@ -17,6 +17,8 @@ export const DeploymentSpec = Type.Object(
         maxInFlight: Type.Integer({ minimum: 1, maximum: 8 }),
         /** Measured runs per component and batch size at load. */
         calibrationRuns: Type.Integer({ minimum: 1, maximum: 1000 }),
+        /** A second thread per device share, loaded and idle, that takes over when the first stops answering. Costs the weights' memory once more. */
+        spare: Type.Boolean(),
       },
       { additionalProperties: false },
     ),
