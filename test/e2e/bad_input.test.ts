@@ -70,7 +70,10 @@ describe('bad input', () => {
       { name: 'an unknown field', run: () => api.call('POST', '/v1/sessions', { body: { promt: 'x' } }), status: 400, code: 'bad_request' },
       { name: 'an empty prompt', run: () => api.call('POST', `${path}/redirect`, { body: { prompt: '' } }), status: 400, code: 'bad_request' },
       { name: 'a prompt beyond its length', run: () => api.call('POST', `${path}/redirect`, { body: { prompt: 'x'.repeat(1001) } }), status: 400, code: 'bad_request' },
-      { name: 'a prompt with only unknown words', run: () => api.call('POST', `${path}/redirect?wait=applied`, { body: { prompt: 'qwertz zyxwv' } }), status: 422, code: 'prompt_not_understood' },
+      { name: 'a prompt with only unknown words', run: () => api.call('POST', `${path}/redirect`, { body: { prompt: 'qwertz zyxwv' } }), status: 422, code: 'prompt_not_understood' },
+      { name: 'a text input with only unknown words', run: () => api.call('POST', `${path}/inputs`, { body: { type: 'text', text: 'qwertz zyxwv' } }), status: 422, code: 'prompt_not_understood' },
+      { name: 'a first prompt with only unknown words', run: () => api.call('POST', '/v1/sessions', { body: { prompt: 'qwertz zyxwv' } }), status: 422, code: 'prompt_not_understood' },
+      { name: 'headers of 64 KiB', run: () => api.call('GET', path, { headers: { 'x-long': 'x'.repeat(64 * 1024) } }), status: 431, code: 'headers_too_large' },
       { name: 'an RTP time out of range', run: () => api.call('POST', `${path}/interrupt`, { body: { heldVideoRtp: -1 } }), status: 400, code: 'bad_request' },
       { name: 'another content type', run: () => api.call('POST', '/v1/sessions', { body: '<a/>', headers: { 'content-type': 'text/xml' } }), status: 415, code: 'unsupported_media_type' },
       { name: 'an 8 MiB body', run: () => api.post('/v1/sessions', EIGHT_MIB), status: 413, code: 'payload_too_large' },
@@ -119,6 +122,7 @@ describe('bad input', () => {
       const answer = client.messages.slice(from).find((message) => message.type === 'error');
       assert.ok(answer?.type === 'error');
       assert.equal(answer.error.code, code, text);
+      assert.ok(!client.messages.slice(from).some(({ type }) => type === 'accepted'), `${text} was accepted first`);
     }
     await goesOn();
   });
