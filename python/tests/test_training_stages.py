@@ -17,6 +17,7 @@ from segue_drive.training.energy_score import energy_score
 from segue_drive.training.export import export
 from segue_drive.training.idle_threads import IdleThreads
 from segue_drive.training.muon import orthogonalised
+from segue_drive.training.plan_overrides import overridden
 from segue_drive.training.render_ahead import RenderAhead
 from segue_drive.training.sharpness import gradient_amount, psnr
 from segue_drive.training.transformer_stage import TransformerPlan, TransformerStage
@@ -80,6 +81,15 @@ def test_transformer_stage_trains_resumes_and_exports(tmp_path: Path) -> None:
     assert lineage["parent"] is None and lineage["transformer"]["steps"] == 3
     stored = torch.load(tmp_path / "out" / "dit.pt", weights_only=True)
     assert {"V.0.qkv.weight", "rc", "rs"} <= set(stored)
+
+
+def test_numbers_of_a_plan_come_from_the_command_line() -> None:
+    plan = overridden(TransformerPlan(), ["steps=7", "muon_rate=2e-3"])
+    assert (plan.steps, plan.muon_rate, plan.batch) == (7, 2e-3, TransformerPlan.batch)
+    with pytest.raises(ValueError, match="speed"):
+        overridden(TransformerPlan(), ["speed=1"])
+    with pytest.raises(ValueError):
+        overridden(TransformerPlan(), ["steps=many"])
 
 
 def test_rendering_ahead_keeps_the_order_and_begins_where_it_is_told() -> None:

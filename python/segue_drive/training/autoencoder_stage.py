@@ -26,6 +26,7 @@ from .discriminator import PatchDiscriminator, decoder_adversarial_loss, discrim
 from .frames import as_tensor, measured_frames, training_batch
 from .held_out import HeldOut
 from .idle_threads import IdleThreads
+from .plan_overrides import add_override_argument, overridden
 from .render_ahead import RenderAhead
 from .sharpness import gradient_amount, gradient_power, gradients, local_gradient, psnr
 
@@ -207,11 +208,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(parser)
-    parser.add_argument("--steps", type=int, default=AutoencoderPlan.steps)
-    parser.add_argument("--batch", type=int, default=AutoencoderPlan.batch)
+    add_override_argument(parser)
     args = parser.parse_args()
     threads, stop = IdleThreads(args.threads), StopRequest()
-    plan = AutoencoderPlan(steps=args.steps, batch=args.batch)
+    plan = overridden(AutoencoderPlan(), args.overrides)
     stage = AutoencoderStage(args.run, args.source, plan, args.seed, torch.device(args.device), args.source is not None)
     print(f"ended at step {stage.train(threads, stop, args.render_workers)}")
 

@@ -16,6 +16,7 @@ from .autoencoder_stage import AutoencoderPlan, AutoencoderStage, add_arguments
 from .checkpoints import StopRequest
 from .export import export
 from .idle_threads import IdleThreads
+from .plan_overrides import overridden
 from .transformer_stage import TransformerPlan, TransformerStage
 
 
@@ -23,21 +24,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(parser)
     parser.add_argument("--out", type=Path, required=True, help="folder for the exported checkpoints")
-    parser.add_argument("--autoencoder-steps", type=int, default=AutoencoderPlan.steps)
-    parser.add_argument("--autoencoder-batch", type=int, default=AutoencoderPlan.batch)
-    parser.add_argument("--transformer-steps", type=int, default=TransformerPlan.steps)
-    parser.add_argument("--transformer-batch", type=int, default=TransformerPlan.batch)
-    parser.add_argument("--pool", type=int, default=TransformerPlan.pool_capacity, help="clips kept")
-    parser.add_argument("--clips-per-step", type=float, default=TransformerPlan.clips_per_step)
+    parser.add_argument("--autoencoder", action="append", default=[], metavar="NAME=VALUE", help="another number for the autoencoder's plan")
+    parser.add_argument("--transformer", action="append", default=[], metavar="NAME=VALUE", help="another number for the transformer's plan")
     args = parser.parse_args()
     device = torch.device(args.device)
     torch.set_float32_matmul_precision("high")  # TF32 on a GPU; nothing on a CPU
     threads, stop = IdleThreads(args.threads), StopRequest()
-    picture_plan = AutoencoderPlan(steps=args.autoencoder_steps, batch=args.autoencoder_batch)
-    picture = AutoencoderStage(args.run, args.source, picture_plan, args.seed, device, args.source is not None)
+    picture = AutoencoderStage(args.run, args.source, overridden(AutoencoderPlan(), args.autoencoder), args.seed, device, args.source is not None)
     picture.train(threads, stop, args.render_workers)
     if not stop.asked:
-        plan = TransformerPlan(steps=args.transformer_steps, batch=args.transformer_batch, pool_capacity=args.pool, clips_per_step=args.clips_per_step)
+        plan = overridden(TransformerPlan(), args.transformer)
         TransformerStage(args.run, args.source, plan, args.seed, device, args.render_workers).train(threads, stop)
     if stop.asked:
         print("stopped; the same command goes on")

@@ -34,6 +34,7 @@ from .energy_score import energy_score
 from .held_out import HeldOut
 from .idle_threads import IdleThreads
 from .muon import Muon
+from .plan_overrides import add_override_argument, overridden
 
 VALIDATION_SEED = 770_000
 NUM_SAMPLES = 2
@@ -297,11 +298,10 @@ def load_average(module: torch.nn.Module, stored: dict, name: str = "average") -
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(parser)
-    parser.add_argument("--steps", type=int, default=TransformerPlan.steps)
-    parser.add_argument("--batch", type=int, default=TransformerPlan.batch)
+    add_override_argument(parser)
     args = parser.parse_args()
     threads, stop = IdleThreads(args.threads), StopRequest()
-    stage = TransformerStage(args.run, args.source, TransformerPlan(steps=args.steps, batch=args.batch), args.seed, torch.device(args.device), args.render_workers)
+    stage = TransformerStage(args.run, args.source, overridden(TransformerPlan(), args.overrides), args.seed, torch.device(args.device), args.render_workers)
     print(f"ended at step {stage.train(threads, stop)}")
 
 
