@@ -59,10 +59,10 @@ def test_time_to_stay() -> None:
 def test_the_sound_judge_knows_the_worlds_own_sound() -> None:
     rng = np.random.default_rng(4)
     right = []
-    for seed in range(12):
+    for seed in range(6):
         state, speed = (int(rng.integers(5)), int(rng.integers(4)), int(rng.integers(4))), int(rng.integers(4))
-        right.append(judge_sound(world_controls(state, speed, 1000 + seed), state, speed))
-    assert all(s for s, _ in right) and sum(w for _, w in right) >= 11
+        right += [judge_sound(controls, state, speed) for controls in world_controls(state, speed, 1000 + seed)]
+    assert all(s for s, _ in right) and sum(w for _, w in right) >= 0.95 * len(right)
 
 
 def test_streams_are_the_same_alone_and_together_and_steering_acts(graphs: DriveGraphs) -> None:

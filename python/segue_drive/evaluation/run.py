@@ -8,8 +8,10 @@ Exits with 1 when a line with a bar misses it.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +25,7 @@ from ..rollout import DriveGraphs
 from ..training.held_out import HeldOut
 from ..training.sharpness import gradient_amount, gradient_power
 from ..vocabulary import ATTRIBUTES, PHRASES, canonical_prompt
-from ..world import Attributes, World, render
+from ..world import Attributes, World, render, sound_controls
 from .autoencoder import measure_autoencoder
 from .cases import FAMILIES, LAST_CHUNK, SWITCH_CHUNK, Case, make_cases
 from .lines import Line, number_line, share_line
@@ -87,7 +89,7 @@ class Evaluation:
         )
         steered = [bool(all(hit)) for hit, case in zip(after, cases) if case.steered]
         self.add(share_line("switch between the two denoise steps: all three right after 1.5 s", sum(steered), len(steered), 0.95))
-        self._sharpness(frames)
+        self._against_the_world(frames)
         order = np.random.default_rng((self.seed, 55)).permutation(len(frames))[:STILLS]
         for index in order:
             picture, case, chunk = frames[index]
@@ -100,12 +102,15 @@ class Evaluation:
             self.add(share_line(f"adherence, {label}: {attribute}", sum(hit[i] for hit in everything), len(everything)))
         self.add(share_line(f"adherence, {label}: all three", sum(all(hit) for hit in everything), len(everything), 0.95 if name == "trained" else 0.85))
 
-    def _sharpness(self, frames: list[tuple[np.ndarray, Case, int]]) -> None:
+    def _against_the_world(self, frames: list[tuple[np.ndarray, Case, int]]) -> None:
         """Of generated frames against renders of drives that were asked and steered the same way."""
         made = _as_tensor([picture for picture, _, _ in frames])
-        true = _as_tensor([_render_like(case, chunk, (self.seed, 77, i)) for i, (_, case, chunk) in enumerate(frames)])
+        drives = [_drive_like(case, chunk, (self.seed, 77, i)) for i, (_, case, chunk) in enumerate(frames)]
+        true = _as_tensor([render(world) for world, _ in drives])
+        known = [judge_sound(c, case.before if chunk < SWITCH_CHUNK else case.after, case.speed) for (_, c), (_, case, chunk) in zip(drives, frames)]
         self.add(
             number_line("sharpness: gradient of roll-out frames over the renderer's", float(gradient_amount(made).mean() / gradient_amount(true).mean()), "ratio of mean |difference of neighbours|", at_least=0.8, count=len(frames)),
+            share_line("sound judge on the world's own sound: weather", sum(w for _, w in known), len(known), note="the ceiling of how sound can match weather here"),
             number_line("sharpness: squared gradient of roll-out frames over the renderer's", float(gradient_power(made).mean() / gradient_power(true).mean()), "ratio", count=len(frames)),
         )
 
@@ -173,14 +178,18 @@ def _time_to_stay(right: np.ndarray) -> float | None:
     return float((wrong[-1] + 2 if len(wrong) else 1) / 6)
 
 
-def _render_like(case: Case, chunk: int, seed: tuple[int, ...]) -> np.ndarray:
+def _drive_like(case: Case, chunk: int, seed: tuple[int, ...]) -> tuple[World, np.ndarray]:
+    """A drive of the world that is asked and steered as the case is, at the end of a chunk; and its mean control frame `[32]` over two chunks."""
     world = World(int(np.random.default_rng(seed).integers(1 << 31)), Attributes(*case.before), 0, case.speed)
+    controls = []
     for now in range(chunk + 1):
         attributes = Attributes(*(case.before if now < SWITCH_CHUNK else case.after))
         steer, speed = case.action(now)
         for _ in range(2):
             world.step(attributes, steer - 1, speed)
-    return render(world)
+            if now >= chunk - 1:
+                controls.append(sound_controls(world)[-1])
+    return world, np.mean(controls, 0)
 
 
 def _as_tensor(frames: list[np.ndarray]) -> torch.Tensor:
@@ -195,23 +204,26 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--soak-minutes", type=int, default=0)
+    parser.add_argument("--parts", nargs="*", help="only these: size, speed, batch, director, a family of cases, image, steering, autoencoder, soak")
     parser.add_argument("--stills", type=Path)
     parser.add_argument("--out", type=Path, help="also write the lines to this file")
     args = parser.parse_args()
     torch.set_num_threads(1)
     run = Evaluation(args.model, args.classifier, args.cases, args.seed)
-    run.size()
-    run.add(*measure_speed(run.graphs))
-    run.batched_as_alone()
-    run.director()
-    for family in FAMILIES:
-        run.family(family)
-    run.image_to_video()
-    run.steering_between_steps()
+    measures: dict[str, Callable[[], object]] = {
+        "size": run.size, "speed": lambda: run.add(*measure_speed(run.graphs)), "batch": run.batched_as_alone, "director": run.director,
+        **{name: functools.partial(run.family, name) for name in FAMILIES}, "image": run.image_to_video, "steering": run.steering_between_steps,
+    }
     if args.source:
-        run.add(*measure_autoencoder(args.source, args.cases))
+        measures["autoencoder"] = lambda: run.add(*measure_autoencoder(args.source, args.cases))
     if args.soak_minutes:
-        run.add(*soak(run.graphs, run.judge, args.soak_minutes, args.seed, run.held_out))
+        measures["soak"] = lambda: run.add(*soak(run.graphs, run.judge, args.soak_minutes, args.seed, run.held_out))
+    unknown = set(args.parts or ()) - set(measures)
+    if unknown:
+        parser.error(f"no such parts here: {sorted(unknown)}; there are {list(measures)}")
+    for name, measure in measures.items():
+        if not args.parts or name in args.parts:
+            measure()
     if args.stills:
         run.write_stills(args.stills)
     if args.out:

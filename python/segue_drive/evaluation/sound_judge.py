@@ -12,26 +12,34 @@ from ..world import Attributes, World, sound_controls
 from .cases import State
 
 BANDS = slice(1 + NUM_HARMONICS, 1 + NUM_HARMONICS + NUM_BANDS)
-TEMPLATE_SEEDS = (31, 32, 33)
+TEMPLATE_SEED = 31
 SETTLE_FRAMES = 16
-AVERAGED_FRAMES = 4
+AVERAGED_FRAMES = 4  # two chunks
+PHASES = 10  # surf and gusts swell over about four seconds, so a state has several sounds
+PHASE_FRAMES = 5
 
 
 def world_controls(state: State, speed: int, seed: int) -> np.ndarray:
-    """Mean control frame `[32]` of a drive that has settled."""
+    """Mean control frames `[PHASES, 32]` of a settled drive, at moments over four seconds."""
     attributes = Attributes(*state)
     world = World(seed, attributes, 0, speed)
-    out = []
-    for frame in range(SETTLE_FRAMES + AVERAGED_FRAMES):
+    for _ in range(SETTLE_FRAMES):
         world.step(attributes, 0, speed)
-        if frame >= SETTLE_FRAMES:
-            out.append(sound_controls(world)[-1])
-    return np.mean(out, 0)
+    out = []
+    for _ in range(PHASES):
+        heard = []
+        for frame in range(PHASE_FRAMES):
+            world.step(attributes, 0, speed)
+            if frame < AVERAGED_FRAMES:
+                heard.append(sound_controls(world)[-1])
+        out.append(np.mean(heard, 0))
+    return np.stack(out)
 
 
 @lru_cache(maxsize=None)
 def template(state: State, speed: int) -> np.ndarray:
-    return np.mean([world_controls(state, speed, seed) for seed in TEMPLATE_SEEDS], 0)
+    """`[PHASES, 32]`"""
+    return world_controls(state, speed, TEMPLATE_SEED)
 
 
 def heard_controls(graphs: DriveGraphs, chunks: np.ndarray) -> np.ndarray:
@@ -47,6 +55,6 @@ def heard_controls(graphs: DriveGraphs, chunks: np.ndarray) -> np.ndarray:
 def judge_sound(controls: np.ndarray, state: State, speed: int) -> tuple[bool, bool]:
     """(speed right, weather right) of a mean control frame `[32]` of a drive in `state`."""
     place, time, weather = state
-    nearest_speed = min(range(4), key=lambda s: abs(float(controls[0] - template(state, s)[0])))
-    nearest_weather = min(range(4), key=lambda w: float(np.square(controls[BANDS] - template((place, time, w), speed)[BANDS]).sum()))
+    nearest_speed = min(range(4), key=lambda s: abs(float(controls[0] - template(state, s)[:, 0].mean())))
+    nearest_weather = min(range(4), key=lambda w: float(np.square(controls[BANDS] - template((place, time, w), speed)[:, BANDS]).sum(1).min()))
     return nearest_speed == speed, nearest_weather == weather
