@@ -103,7 +103,7 @@ export class Dispatcher {
       const planned = this.#plan(queued, nowMs);
       if (planned === null) continue;
       const unit = this.#reserve(queued, planned, nowMs);
-      if (unit !== null) this.#dispatch(device, [{ unit, session: queued.session }, ...this.#join(device, unit, nowMs)], nowMs);
+      if (unit !== null) this.#dispatch(device, [{ unit, session: queued.session }, ...this.#join(device, queued.session, unit, nowMs)], nowMs);
     }
   }
 
@@ -166,11 +166,13 @@ export class Dispatcher {
     return null;
   }
 
-  #join(device: Device<EngineSession>, first: WorkUnit, nowMs: number): SessionUnit[] {
+  #join(device: Device<EngineSession>, session: EngineSession, first: WorkUnit, nowMs: number): SessionUnit[] {
     const { component, shapeKey, maxBatch } = first.plan;
-    if (maxBatch === 1) return [];
+    if (maxBatch === 1 || session.suspect) return [];
     const peers: QueuedTurn<EngineSession>[] = [];
-    for (let peer = device.queue.takePeer(component); peer !== null; peer = peers.length < maxBatch - 1 ? device.queue.takePeer(component) : null) peers.push(peer);
+    const alone: QueuedTurn<EngineSession>[] = [];
+    for (let peer = device.queue.takePeer(component); peer !== null; peer = peers.length < maxBatch - 1 ? device.queue.takePeer(component) : null) (peer.session.suspect ? alone : peers).push(peer);
+    for (const peer of alone) device.queue.push(peer, nowMs);
     if (peers.length === 0) return [];
     const waiting = device.queue.others(component).map(({ deadlineMs, turn }) => ({ deadlineMs, costMs: device.costs.component(turn.component) }));
     const count = this.#batches.join({ nowMs, first, peers, waiting, maxBatch, costMs: (batch) => device.costs.predict(component, shapeKey, batch) });

@@ -69,6 +69,9 @@ export class EngineCore {
     let lastBlockId = 0;
     const nextBlockId = () => ++lastBlockId;
     this.#devices = deps.workers.map(({ worker, loaded }) => new Device<EngineSession>({ worker, loaded, options: this.#options, transfers, nextBlockId }));
+    for (const { worker } of deps.workers) {
+      worker.onTakeover?.(({ atMs, tookMs, ...args }) => this.#trace({ type: 'trace.scheduler', name: 'executor.takeover', atMs, durationMs: tookMs, workerId: worker.id, args }));
+    }
     const { modelId, weightsVersion } = deps.workers[0]!.loaded;
     const loops = new LoopScheduler(new Map(deps.kernels.map((kernel) => [kernel.kind, kernel])), { ...deps.identity, modelId, weightsVersion, adapterVersions: {} });
     this.#dispatcher = new Dispatcher({

@@ -5,6 +5,7 @@ import type { MediaEvent } from '../../streams/media_events.ts';
 import { frameDuration90k, type MediaTime90k } from '../../streams/media_time.ts';
 import { SessionWords, type ActionState } from '../../streams/session_words.ts';
 import { SharedPool } from '../../streams/shared_pool.ts';
+import type { WorkPlan } from '../model/work.ts';
 import type { ProgramState, RealtimeProgram, Transition } from '../programs/RealtimeProgram.ts';
 import { ActionLatch } from '../scheduler/ActionLatch.ts';
 import type { AdmissionGrant } from '../scheduler/AdmissionController.ts';
@@ -82,6 +83,8 @@ export class EngineSession {
   #status: 'live' | 'failed' | 'closed' = 'live';
   #fenceWatchdog: Timer | null = null;
   #failures = 0;
+  /** How often a step has failed since it was last committed. A step that fails whenever the ones before it succeed must not be tried for ever. */
+  readonly #failedSteps = new Map<string, number>();
   /** Requests that a baseline policy doesn't read yet. */
   readonly #unread: EngineRequest[] = [];
   #action: ActionState;
@@ -300,6 +303,7 @@ export class EngineSession {
     const { state, version, frame, text, applied, decisions } = transition;
     this.#story.replace(state, frame === null ? [] : [{ pool: 'video', slot: frame.videoSlot }, { pool: 'audio', slot: frame.audioSlot }]);
     this.#failures = 0;
+    this.#failedSteps.delete(stepOf(unit.plan));
     if (version !== null) this.#story.keep(version);
     if (frame !== null) {
       const due = this.timeline.presentationMs(frame.start90k);
@@ -331,12 +335,19 @@ export class EngineSession {
     return this.program.betweenChunks(this.#story.state) && (policy === 'chunk' || this.#story.state.chunk % REQUEST_CHUNKS === 0);
   }
 
+  /** A step of it has failed and is to be tried again: alone, so that if it fails whoever joins it, nobody joins it. */
+  get suspect(): boolean {
+    return this.#failedSteps.size > 0;
+  }
+
   /**
-   * A unit failed; its outputs are gone already. Once: the same step is tried again. Twice in a row: the chunk in flight is given up
+   * A unit failed; its outputs are gone already. Once: the same step is tried again. Twice in a row, or the same step twice: the chunk in flight is given up
    * and made anew after the last frame that went out. Three times: the session ends.
    */
-  failed(error: SegueError): void {
-    this.#failures++;
+  failed(error: SegueError, plan: WorkPlan): void {
+    const ofStep = (this.#failedSteps.get(stepOf(plan)) ?? 0) + 1;
+    this.#failedSteps.set(stepOf(plan), ofStep);
+    this.#failures = Math.max(this.#failures + 1, ofStep);
     if (this.#failures >= 3) return this.fault(error, true);
     if (this.#failures === 2) {
       this.#story.replace(this.program.rewound(this.#story.newest, this.#story.state));
@@ -383,4 +394,8 @@ export class EngineSession {
   #trace(name: string, args: Readonly<Record<string, string | number | boolean>>, requestId?: string): void {
     this.#deps.trace({ type: 'trace.scheduler', name, atMs: this.#deps.clock.now(), sessionId: this.sessionId, epoch: this.#epoch, chunk: this.#story.state.chunk, ...(requestId === undefined ? {} : { requestId }), args });
   }
+}
+
+function stepOf({ component, step }: WorkPlan): string {
+  return `${component}/${step}`;
 }

@@ -9,9 +9,9 @@ export interface SimulatedOutcome {
   readonly deviceMs: number;
   /**
    * `duplicate`: every result twice, and one of a unit that nobody asked for. `missing`: the last result is left out.
-   * `lost`: the executor doesn't answer any more, and is back `recoveryMs` later. `silent`: the answer comes `recoveryMs` late.
+   * `lost`: the executor doesn't answer any more, and is back `recoveryMs` later. `taken_over`: it doesn't either, and a spare goes on at once. `silent`: the answer comes `recoveryMs` late.
    */
-  readonly answer: 'ok' | 'kernel_exception' | 'runtime_error' | 'duplicate' | 'missing' | 'lost' | 'silent';
+  readonly answer: 'ok' | 'kernel_exception' | 'runtime_error' | 'duplicate' | 'missing' | 'lost' | 'taken_over' | 'silent';
   readonly recoveryMs?: number;
 }
 
@@ -84,8 +84,8 @@ export class SimulatedWorker implements Worker {
         resolve(results);
       };
       clock.schedule(clock.now() + deviceMs + (answer === 'silent' ? recoveryMs : 0), () => {
-        if (answer === 'lost') {
-          this.#lose(recoveryMs);
+        if (answer === 'lost' || answer === 'taken_over') {
+          if (answer === 'lost') this.#lose(recoveryMs);
           end(failures(batch, 'executor_lost', 'the executor does not answer'));
         } else if (answer === 'kernel_exception' || answer === 'runtime_error') end(failures(batch, answer, 'scripted failure'));
         else void this.#run(batch, deviceMs).then((results) => end(disturbed(results, answer)));

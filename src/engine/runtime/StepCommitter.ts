@@ -48,7 +48,8 @@ export class StepCommitter {
     this.#deps.counters.busyMs += deviceMs;
     for (const entry of units) this.#settleUnit(device, entry, results, deviceMs / units.length);
     const lost = results.find((result) => !result.ok && result.code === 'executor_lost');
-    if (lost !== undefined && !lost.ok) this.#deps.lost(device, lost.message);
+    // A worker that is ready all the same has gone on with another executor.
+    if (lost !== undefined && !lost.ok && device.worker.health().state !== 'ready') this.#deps.lost(device, lost.message);
     this.#traceSteps(device, batch, units, deviceMs);
   }
 
@@ -77,7 +78,7 @@ export class StepCommitter {
     pool.retain(blocks);
     const stands = { unitId: 0, sessionId: session.sessionId, loopId: turn.loopId, kernel: turn.kernel, modelId: cacheKey.modelId, plan, outputs: {}, epoch: session.epoch };
     const step = this.#stage(session, planned, stands, { blocks: hit.blocks, slots: {}, values: hit.values, next: hit.next });
-    if (step instanceof SegueError) session.failed(step);
+    if (step instanceof SegueError) session.failed(step, plan);
     else session.apply(step, { plan, action: session.words.action, conditioning: planned.conditioning });
     pool.release(blocks);
     this.#deps.requeue(session);
@@ -115,8 +116,9 @@ export class StepCommitter {
       }
     } else if (verdict.verdict === 'fail') {
       const { code, message } = verdict.failure;
-      if (code === 'executor_lost') session.fault(new SegueError('engine_unavailable', message), false);
-      else if (code !== 'cancelled') failure = new SegueError('unit_failed', `${code}: ${message}`);
+      // Where no other executor took over, the session waits, and is told at once.
+      if (code === 'executor_lost' && device.worker.health().state !== 'ready') session.fault(new SegueError('engine_unavailable', message), false);
+      if (code !== 'cancelled') failure = new SegueError('unit_failed', `${code}: ${message}`);
     }
     if (!committed) this.#releaseSlots(session, slots);
     device.pool.release([...inputBlocksOf(unit), ...outputBlocksOf(unit)]);
@@ -124,7 +126,7 @@ export class StepCommitter {
     if (verdict.verdict === 'discard') this.#trace('unit.discarded', unit, { reason: verdict.reason });
     if (failure !== null) {
       this.#trace('unit.failed', unit, { message: failure.message });
-      session.failed(failure);
+      session.failed(failure, unit.plan);
     }
     this.#deps.requeue(session);
   }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { EngineToControl } from '../../../src/streams/messages.ts';
-import type { PlannedUnit } from '../../../src/engine/model/work.ts';
+import type { PlannedUnit, WorkUnitBatch } from '../../../src/engine/model/work.ts';
 import { HORIZON_CHUNKS } from '../../../src/engine/runtime/Story.ts';
 import { Simulation } from '../../interruption/virtual/Simulation.ts';
 import type { SimulatedSession } from '../../interruption/virtual/SimulatedSession.ts';
@@ -334,6 +334,47 @@ test('a lost executor fails its unit, is left alone until it is back, and its se
   const before = session.videoFrames.length;
   await simulation.run(2000);
   assert.ok(session.videoFrames.length - before >= 12);
+  await simulation.finish();
+});
+
+/** Fails the denoise step that would finish a chunk of one session, and nothing else, while it is told to. */
+function faultySecondStep(faulty: () => boolean, failed: (batch: WorkUnitBatch) => void, answer: 'taken_over' | 'kernel_exception') {
+  return (batch: WorkUnitBatch, deviceMs: number) => {
+    const bad = batch.units.some(({ sessionId, plan }) => sessionId === 'bad' && plan.kind === 'diffusion_step' && plan.step === 1);
+    if (!bad || !faulty()) return { deviceMs, answer: 'ok' } as const;
+    failed(batch);
+    return { deviceMs, answer } as const;
+  };
+}
+
+for (const answer of ['taken_over', 'kernel_exception'] as const) {
+  test(`${answer}: a step that fails whenever the one before it succeeds ends its session the third time, and whoever joined it is unharmed`, async () => {
+    let armed = false;
+    const failed: WorkUnitBatch[] = [];
+    const simulation = new Simulation({ outcome: faultySecondStep(() => armed, (batch) => failed.push(batch), answer) });
+    const [bad, neighbour] = [simulation.open('bad'), simulation.open('n')];
+    await simulation.run(1000);
+    armed = true;
+    await simulation.run(2500);
+    assert.deepEqual(bad.faults.at(-1), { fatal: true, code: 'unit_failed' });
+    assert.equal(failed.length, 3);
+    for (const { units } of failed.slice(1)) assert.equal(units.length, 1, 'a step that has failed runs alone');
+    assert.ok(neighbour.videoFrames.length >= 24, `the neighbour goes on (${neighbour.videoFrames.length} frames)`);
+    assert.ok(neighbour.faults.every(({ fatal }) => !fatal));
+    await simulation.finish();
+  });
+}
+
+test('a unit that is lost to a take-over is tried again, and nobody notices', async () => {
+  let lose = 0;
+  const simulation = new Simulation({ outcome: (_, deviceMs) => (lose > 0 ? (lose--, { deviceMs, answer: 'taken_over' }) : { deviceMs, answer: 'ok' }) });
+  const session = simulation.open();
+  await simulation.run(1000);
+  lose = 1;
+  const before = session.videoFrames.length;
+  await simulation.run(2000);
+  assert.deepEqual(session.faults, []);
+  assert.ok(session.videoFrames.length - before >= 22, `${session.videoFrames.length - before} frames in two seconds`);
   await simulation.finish();
 });
 
