@@ -62,7 +62,7 @@ class Evaluation:
     def family(self, name: str) -> None:
         """Adherence before and 1.5 s after a switch; for trained cases also when it was reached, steering, sound and sharpness."""
         cases = make_cases(name, self.cases, self.seed, self.held_out)
-        before, after, turns, sound, reached, frames = [], [], [], [], [], []
+        before, after, turns, sound, reached, frames, changes = [], [], [], [], [], [], []
         for part in self._batches(cases):
             chunks = run_cases(self.graphs, part)
             wanted = [np.array([getattr(case, when) for case in part]) for when in ("before", "after")]
@@ -76,6 +76,8 @@ class Evaluation:
             if name == "trained":
                 right = [(self._seen(chunks[c])[1] == wanted[1]).all(1) for c in range(SWITCH_CHUNK, LAST_CHUNK)]
                 right.append(np.all(np.array(after[-len(part) :]), 1))
+                shown = [decode_frame(self.graphs, chunks[c], f) for c, f in ((LAST_CHUNK - 1, 1), (LAST_CHUNK, 0), (LAST_CHUNK, 1))]
+                changes += [_change(list(three)) for three in zip(*shown)]
                 reached += [_time_to_stay(row) for row in np.array(right).T]
         self._adherence(name, before, after)
         if name != "trained":
@@ -89,7 +91,7 @@ class Evaluation:
         )
         steered = [bool(all(hit)) for hit, case in zip(after, cases) if case.steered]
         self.add(share_line("switch between the two denoise steps: all three right after 1.5 s", sum(steered), len(steered), 0.95))
-        self._against_the_world(frames)
+        self._against_the_world(frames, changes)
         order = np.random.default_rng((self.seed, 55)).permutation(len(frames))[:STILLS]
         for index in order:
             picture, case, chunk = frames[index]
@@ -102,13 +104,19 @@ class Evaluation:
             self.add(share_line(f"adherence, {label}: {attribute}", sum(hit[i] for hit in everything), len(everything)))
         self.add(share_line(f"adherence, {label}: all three", sum(all(hit) for hit in everything), len(everything), 0.95 if name == "trained" else 0.85))
 
-    def _against_the_world(self, frames: list[tuple[np.ndarray, Case, int]]) -> None:
+    def _against_the_world(self, frames: list[tuple[np.ndarray, Case, int]], changes: list[tuple[float, float]]) -> None:
         """Of generated frames against renders of drives that were asked and steered the same way."""
         made = _as_tensor([picture for picture, _, _ in frames])
         drives = [_drive_like(case, chunk, (self.seed, 77, i)) for i, (_, case, chunk) in enumerate(frames)]
-        true = _as_tensor([render(world) for world, _ in drives])
+        true = _as_tensor([shown[-1] for shown, _ in drives])
         known = [judge_sound(c, case.before if chunk < SWITCH_CHUNK else case.after, case.speed) for (_, c), (_, case, chunk) in zip(drives, frames)]
+        moved = [_change(shown) for (shown, _), (_, _, chunk) in zip(drives, frames) if chunk == LAST_CHUNK]
+        inside, across = np.mean(changes, 0) / np.mean(moved, 0)
+        standing = [change for change, (_, case, chunk) in zip(changes, [f for f in frames if f[2] == LAST_CHUNK]) if case.speed == 0 and case.after[2] in (0, 2)]
         self.add(
+            number_line("change from frame to frame inside a chunk over the world's", float(inside), "ratio", count=len(changes)),
+            number_line("change from frame to frame across chunks over the world's", float(across), "ratio", count=len(changes)),
+            number_line("flicker: change across chunks while standing, clear or foggy", float(np.mean([a for _, a in standing] or [0])), "grey levels of 255", count=len(standing)),
             number_line("sharpness: gradient of roll-out frames over the renderer's", float(gradient_amount(made).mean() / gradient_amount(true).mean()), "ratio of mean |difference of neighbours|", at_least=0.8, count=len(frames)),
             share_line("sound judge on the world's own sound: weather", sum(w for _, w in known), len(known), note="the ceiling of how sound can match weather here"),
             number_line("sharpness: squared gradient of roll-out frames over the renderer's", float(gradient_power(made).mean() / gradient_power(true).mean()), "ratio", count=len(frames)),
@@ -178,18 +186,27 @@ def _time_to_stay(right: np.ndarray) -> float | None:
     return float((wrong[-1] + 2 if len(wrong) else 1) / 6)
 
 
-def _drive_like(case: Case, chunk: int, seed: tuple[int, ...]) -> tuple[World, np.ndarray]:
-    """A drive of the world that is asked and steered as the case is, at the end of a chunk; and its mean control frame `[32]` over two chunks."""
+def _drive_like(case: Case, chunk: int, seed: tuple[int, ...]) -> tuple[list[np.ndarray], np.ndarray]:
+    """A drive of the world that is asked and steered as the case is: its last three frames at the end of a chunk, and its mean control frame `[32]`
+    over two chunks."""
     world = World(int(np.random.default_rng(seed).integers(1 << 31)), Attributes(*case.before), 0, case.speed)
-    controls = []
+    frames, controls = [], []
     for now in range(chunk + 1):
         attributes = Attributes(*(case.before if now < SWITCH_CHUNK else case.after))
         steer, speed = case.action(now)
-        for _ in range(2):
+        for part in range(2):
             world.step(attributes, steer - 1, speed)
             if now >= chunk - 1:
                 controls.append(sound_controls(world)[-1])
-    return world, np.mean(controls, 0)
+            if (now, part) in ((chunk - 1, 1), (chunk, 0), (chunk, 1)):
+                frames.append(render(world))
+    return frames, np.mean(controls, 0)
+
+
+def _change(frames: list[np.ndarray]) -> tuple[float, float]:
+    """Mean absolute change of pixels from the second last frame to the last (inside a chunk), and to the second last from the one before (across)."""
+    first, second, third = (frame.astype(np.int16) for frame in frames)
+    return float(np.abs(third - second).mean()), float(np.abs(second - first).mean())
 
 
 def _as_tensor(frames: list[np.ndarray]) -> torch.Tensor:
