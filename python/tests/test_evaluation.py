@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from segue_drive.evaluation.cases import FAMILIES, LAST_CHUNK, NUM_CHUNKS, SWITCH_CHUNK, make_cases
+from segue_drive.evaluation.compare import table
 from segue_drive.evaluation.lines import number_line, share_line, wilson
 from segue_drive.evaluation.model_card import card
 from segue_drive.evaluation.run import _time_to_stay
@@ -87,3 +88,10 @@ def test_the_card_tells_what_is_missed_and_where_the_weights_come_from() -> None
     assert "| adherence | 75.0 % | 68.6–80.5 % | 200 | >= 0.95 | **no** |" in text
     assert "1 of 2 lines with a bar hold" in text and "## Does not hold\n\n- adherence" in text
     assert "had been trained on all 80 combinations" in text and "transformer: 7 steps of 2" in text
+
+
+def test_a_comparison_is_certain_only_when_intervals_part() -> None:
+    line = lambda hits: {"adherence": json.loads(share_line("adherence", hits, 200, 0.95).as_json())}  # noqa: E731
+    assert table(line(150), line(198)).endswith("| >= 0.95 | no, yes | better |")
+    assert table(line(192), line(196)).endswith("| >= 0.95 | yes, yes |  |")
+    assert "| – |" in table(line(150), {})
