@@ -14,5 +14,5 @@ part() {
 part lint make -s lint
 part unit make -s test-unit
 part interruption make -s test-interruption
-# test-faults and test-e2e are run by hand (`make test-faults test-e2e`): two sessions with two browsers beside them miss pictures on two
-# busy cores, and a gate that fails by the load of its machine gates nothing. They belong here as soon as they hold on such a machine.
+part faults make -s test-faults
+part e2e make -s test-e2e

@@ -9,6 +9,8 @@ import { Presses } from './Presses.ts';
 declare global {
   interface Window {
     __probe?: PageProbe;
+    /** Set before: nothing is listened to. */
+    __probeDeaf?: boolean;
   }
 }
 
@@ -21,7 +23,7 @@ if (window.__probe === undefined && window === window.top) {
   presses.install();
   peers.install();
   glass.install();
-  ear.install();
+  if (window.__probeDeaf !== true) ear.install();
   window.__probe = {
     drain: () => log.drain(),
     mark: (what) => presses.mark(what),

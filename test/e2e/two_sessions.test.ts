@@ -33,8 +33,8 @@ describe('two browsers on one instance', () => {
   });
 
   it('gives each its own world, and neither misses pictures', async () => {
-    pages.push(await DrivePage.open(probes[0]!, server, { query: 'seed=1&prompt=desert+at+day+with+clear+sky' }));
-    pages.push(await DrivePage.open(probes[1]!, server, { query: 'seed=2&prompt=snowy+mountains+at+night+with+clear+sky' }));
+    pages.push(await DrivePage.open(probes[0]!, server, { ear: false, query: 'seed=1&prompt=desert+at+day+with+clear+sky' }));
+    pages.push(await DrivePage.open(probes[1]!, server, { ear: false, query: 'seed=2&prompt=snowy+mountains+at+night+with+clear+sky' }));
     await Promise.all(pages.map((page) => page.join()));
     await delay(2_000);
     const froms = await Promise.all(pages.map((page) => page.probe.now()));
