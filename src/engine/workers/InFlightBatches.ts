@@ -58,13 +58,13 @@ export class InFlightBatches {
     }
   }
 
-  /** Takes a batch out and gives how to answer it; null where nobody waits for that thread's answer. */
-  take(batchId: number, thread: ExecutorThread): ((results: readonly StepResult[]) => void) | null {
+  /** Takes a batch out, to be answered; null where nobody waits for that thread's answer. */
+  take(batchId: number, thread: ExecutorThread): { readonly batch: WorkUnitBatch; readonly resolve: (results: readonly StepResult[]) => void } | null {
     const entry = this.#entries.get(batchId);
     if (entry === undefined || entry.thread !== thread) return null;
     this.#entries.delete(batchId);
     entry.watchdog.cancel();
-    return entry.resolve;
+    return entry;
   }
 
   /** Fails what can still be given up as lost. @param thread null: all batches of all threads, whether they publish or not. */

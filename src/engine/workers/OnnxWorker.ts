@@ -208,8 +208,8 @@ export class OnnxWorker implements Worker {
   }
 
   #settle(thread: ExecutorThread, { batchId, results, published }: ResultsMessage): void {
-    const resolve = this.#inFlight.take(batchId, thread);
-    if (resolve === null) {
+    const answered = this.#inFlight.take(batchId, thread);
+    if (answered === null) {
       // Too late: its units have failed already. Their blocks were cancelled before they could be written.
       this.#options.logger?.warn({ executor: thread.name, batchId }, 'dropped the late results of a lost batch');
       if (this.#state === 'unresponsive' && thread === this.#active && thread.idle) this.#state = 'ready';
@@ -219,7 +219,8 @@ export class OnnxWorker implements Worker {
     // It was publishing when the other thread took over.
     if (thread !== this.#active) this.#active?.post({ type: 'adopt', sessions: [], blocks: kept });
     else if (this.#takingOver !== null) this.#proven(this.#takingOver);
-    resolve(results);
+    this.#predictions.observe(answered.batch, results);
+    answered.resolve(results);
   }
 
   // ---------------------------------------------------------------- silence

@@ -4,9 +4,13 @@ import type { Predictions } from './Predictions.ts';
 /** A cancelled task has 2 s to answer (docs/structures.md); a unit is 5–40 ms, so this is 50 to 400 times what one takes. */
 const MIN_MS = 2000;
 const FACTOR = 20;
-/** With a spare a false alarm costs one retried unit, and a late one costs every session a stutter: two to three frames. */
-const MIN_SPARED_MS = 250;
-const SPARED_FACTOR = 10;
+/**
+ * With a spare a false alarm costs one retried unit, and the retry is given the long patience, because the first thread is not back yet. A late
+ * alarm costs every session a stutter: look-ahead hides 120 ms and more of it, and nobody is to miss more than a chunk of 167 ms.
+ */
+const MIN_SPARED_MS = 180;
+/** Of what units take on a machine as busy as it is: where all of them are slow, one that is slow says little. */
+const SPARED_FACTOR = 8;
 
 export interface PatienceOptions {
   /** A spare is ready to take over. */
@@ -17,6 +21,7 @@ export interface PatienceOptions {
 
 /** How long the last of these batches may take to be answered before the executor counts as silent, milliseconds. They run one after another. */
 export function batchPatienceMs(predictions: Predictions, batches: readonly WorkUnitBatch[], { spared, minMs = MIN_MS }: PatienceOptions): number {
-  const predicted = (quantile: 'p50Ms' | 'p95Ms'): number => batches.reduce((sum, batch) => sum + predictions.of(batch, quantile), 0);
-  return spared ? Math.max(Math.min(minMs, MIN_SPARED_MS), SPARED_FACTOR * predicted('p50Ms')) : Math.max(minMs, FACTOR * predicted('p95Ms'));
+  const sum = (predicted: (batch: WorkUnitBatch) => number): number => batches.reduce((total, batch) => total + predicted(batch), 0);
+  if (spared) return Math.max(Math.min(minMs, MIN_SPARED_MS), SPARED_FACTOR * sum((batch) => predictions.running(batch)));
+  return Math.max(minMs, FACTOR * sum((batch) => predictions.measured(batch)));
 }

@@ -7,7 +7,7 @@ import type { Takeover } from '../../../src/engine/workers/Worker.ts';
 import { SharedPool } from '../../../src/streams/shared_pool.ts';
 import { contextOf, ExecutorBench } from '../model/ExecutorBench.ts';
 
-/** Longer than the 250 ms after which a silent executor with a spare is given up, short enough to wait for. */
+/** Longer than the time after which a silent executor with a spare is given up, short enough to wait for. */
 const HANG_MS = 900;
 const MODEL_LOAD_MS = 60_000;
 const PROMPT = [1, 30, 19, 15, 0, 0, 0, 0, 0, 0, 0, 0];
