@@ -64,6 +64,9 @@ describe('engine faults', () => {
           assert.ok(flows >= 8, `the session whose unit hung does not go on: ${flows} pictures in the last second`);
           await untilLogged(server, 'spare executor took over', lines);
           await untilLogged(server, 'executor answers again; it is the spare now', lines);
+          const trace = await fetch(`${server.url}/v1/traces/${healthy.id}`, { headers: { authorization: `Bearer ${server.apiKey}` } });
+          const { dur } = ((await trace.json()) as { traceEvents: { name: string; dur: number }[] }).traceEvents.find(({ name }) => name === 'executor.takeover') ?? {};
+          assert.ok(dur !== undefined && dur > 0 && dur < 1e6, `take-over in the other session's timeline: ${dur} µs`);
         }
         for (const [{ client }, prompt] of [[healthy, 'desert at day'], [faulty, 'coast at dawn']] as const) {
           if (client === faulty.client && flows < 8) continue;

@@ -8,7 +8,7 @@ import { validateProgram } from '../programs/ProgramSpec.ts';
 import { LoopScheduler, type ModelIdentity, type ScheduledKernel } from '../scheduler/LoopScheduler.ts';
 import { PlacementScheduler } from '../scheduler/PlacementScheduler.ts';
 import { TransferScheduler } from '../scheduler/TransferScheduler.ts';
-import type { LoadedModel, Worker } from '../workers/Worker.ts';
+import type { LoadedModel, Takeover, Worker } from '../workers/Worker.ts';
 import { Device } from './Device.ts';
 import { Dispatcher } from './Dispatcher.ts';
 import { DEFAULT_ENGINE_OPTIONS, type EngineOptions } from './engine_options.ts';
@@ -69,9 +69,7 @@ export class EngineCore {
     let lastBlockId = 0;
     const nextBlockId = () => ++lastBlockId;
     this.#devices = deps.workers.map(({ worker, loaded }) => new Device<EngineSession>({ worker, loaded, options: this.#options, transfers, nextBlockId }));
-    for (const { worker } of deps.workers) {
-      worker.onTakeover?.(({ atMs, tookMs, ...args }) => this.#trace({ type: 'trace.scheduler', name: 'executor.takeover', atMs, durationMs: tookMs, workerId: worker.id, args }));
-    }
+    for (const device of this.#devices) device.worker.onTakeover?.((takeover) => this.#takenOver(device, takeover));
     const { modelId, weightsVersion } = deps.workers[0]!.loaded;
     const loops = new LoopScheduler(new Map(deps.kernels.map((kernel) => [kernel.kind, kernel])), { ...deps.identity, modelId, weightsVersion, adapterVersions: {} });
     this.#dispatcher = new Dispatcher({
@@ -241,6 +239,11 @@ export class EngineCore {
     this.#trace({ type: 'trace.scheduler', name: 'worker.lost', atMs: this.#deps.clock.now(), workerId: device.workerId, args: { message } });
     for (const session of this.#sessionsOn(device)) this.#dispatcher.requeue(session);
     this.#every('health', HEALTH_INTERVAL_MS, () => this.#checkHealth());
+  }
+
+  /** In the timeline of each session that it concerns: all that were on the device went on with the spare. */
+  #takenOver(device: Device<EngineSession>, { atMs, tookMs, ...args }: Takeover): void {
+    for (const { sessionId } of this.#sessionsOn(device)) this.#trace({ type: 'trace.scheduler', name: 'executor.takeover', atMs, durationMs: tookMs, sessionId, workerId: device.workerId, args });
   }
 
   #checkHealth(): void {
