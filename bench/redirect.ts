@@ -6,6 +6,7 @@
  * - `redirect_restart`: a hard redirect: the first picture of the new epoch.
  * - `redirect_steer`: a seamless one: the first picture under the new conditioning.
  */
+import type { Page } from 'playwright-core';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Figure } from './Figure.ts';
 import { redirect, untilFound, untilRtpPainted } from './moments.ts';
@@ -24,6 +25,12 @@ async function measure({ page }: Rig, prompt: string, shows: (notice: Notice, ac
 const hard = (one: Rig, prompt: string) => measure(one, prompt, (notice, accepted) => notice.epoch >= accepted.epoch);
 const seamless = (one: Rig, prompt: string) => measure(one, prompt, (notice, accepted) => notice.conditioningVersion >= accepted.conditioningVersion);
 
+/** The smallest windows have no room for the switch. */
+async function blend(page: Page): Promise<void> {
+  await page.setViewportSize({ width: 480, height: 640 });
+  await page.getByRole('button', { name: 'Blend' }).click();
+}
+
 const BASELINE = `changes at chunk boundaries, flushing; same model, look-ahead, fence and load (${LOAD} other)`;
 const restart = new Figure({ figure: 'redirect_restart', unit: 'ms p95', statistic: 'p95', baselineName: BASELINE });
 const steer = new Figure({ figure: 'redirect_steer', unit: 'ms p95', statistic: 'p95', baselineName: BASELINE });
@@ -32,7 +39,7 @@ const ours = await rig('ours', 'page', { load: LOAD });
 const baseline = await rig('chunk', 'page', { load: LOAD });
 try {
   for (const [figure, ask] of [[restart, hard], [steer, seamless]] as const) {
-    if (ask === seamless) for (const { page } of [ours, baseline]) await page.probe.page.getByRole('button', { name: 'Blend' }).click();
+    if (ask === seamless) for (const { page } of [ours, baseline]) await blend(page.probe.page);
     await alternate(ours, baseline, SAMPLES, async (side, one, index) => {
       await delay(between(400, 1_000));
       const { ms, how, predictedMs } = await ask(one, PROMPTS[index % PROMPTS.length]!);

@@ -59,6 +59,10 @@ export class TestServer {
     };
     for (const [key, value] of Object.entries(merged)) if (value === undefined) delete merged[key];
     const child = spawn(process.execPath, ['src/api/main.ts'], { cwd: ROOT, env: merged, stdio: ['ignore', 'pipe', 'pipe'] });
+    // A test that dies must not leave its server behind: those that come after would be measured beside it.
+    const orphaned = (): void => void child.kill('SIGKILL');
+    process.once('exit', orphaned);
+    child.once('exit', () => process.off('exit', orphaned));
     const server = new TestServer(child, apiKey, drainMs);
     favour(server.pid);
     try {
