@@ -23,8 +23,8 @@ async function pressArrow({ page }: Rig, key: 'ArrowLeft' | 'ArrowRight'): Promi
 }
 
 const action = new Figure({ figure: 'action', unit: 'ms p95', statistic: 'p95', baselineName: `actions read at chunk boundaries; same model, look-ahead and load (${LOAD} other)` });
-const ours = await rig('ours', 'page', { stamp: false, load: LOAD });
-const baseline = await rig('chunk', 'page', { stamp: false, load: LOAD });
+const ours = await rig('ours', 'page', { stamp: false, load: LOAD, ear: false });
+const baseline = await rig('chunk', 'page', { stamp: false, load: LOAD, ear: false });
 try {
   await alternate(ours, baseline, SAMPLES, async (side, one, index) => {
     await delay(between(300, 700));

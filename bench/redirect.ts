@@ -35,8 +35,8 @@ const BASELINE = `changes at chunk boundaries, flushing; same model, look-ahead,
 const restart = new Figure({ figure: 'redirect_restart', unit: 'ms p95', statistic: 'p95', baselineName: BASELINE });
 const steer = new Figure({ figure: 'redirect_steer', unit: 'ms p95', statistic: 'p95', baselineName: BASELINE });
 
-const ours = await rig('ours', 'page', { load: LOAD });
-const baseline = await rig('chunk', 'page', { load: LOAD });
+const ours = await rig('ours', 'page', { load: LOAD, ear: false });
+const baseline = await rig('chunk', 'page', { load: LOAD, ear: false });
 try {
   for (const [figure, ask] of [[restart, hard], [steer, seamless]] as const) {
     if (ask === seamless) for (const { page } of [ours, baseline]) await blend(page.probe.page);

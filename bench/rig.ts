@@ -38,12 +38,12 @@ export interface Rig {
 }
 
 /** @param client `page`: the demo page; `plain`: a client without any logic of its own (`probe/page/plain_client.ts`) */
-export async function rig(policy: keyof typeof BASELINES, client: 'page' | 'plain', { stamp = true, seed = 3, load = 0 }: { stamp?: boolean; seed?: number; load?: number } = {}): Promise<Rig> {
+export async function rig(policy: keyof typeof BASELINES, client: 'page' | 'plain', { stamp = true, seed = 3, load = 0, ear = true }: { stamp?: boolean; seed?: number; load?: number; ear?: boolean } = {}): Promise<Rig> {
   // With load, capacity is not what is measured: a machine that does something else while the server starts would let one session in.
   const server = await TestServer.start({ env: { ...BASELINES[policy], ...(load > 0 ? { SEGUE_ENGINE_ADMISSION_BOUND: '1' } : {}) } });
   const probe = await Probe.launch();
   const api = new ApiClient(server);
-  const page = client === 'page' ? await DrivePage.open(probe, server, { query: `seed=${seed}${stamp ? '&stamp=1' : ''}` }) : await openPlain(server, api, probe, { stamp, seed });
+  const page = client === 'page' ? await DrivePage.open(probe, server, { ear, query: `seed=${seed}${stamp ? '&stamp=1' : ''}` }) : await openPlain(server, api, probe, { stamp, seed });
   await page.join();
   const others: { id: string; client: StreamClient }[] = [];
   for (let index = 0; index < load; index++) {

@@ -16,7 +16,7 @@ const server = await TestServer.start({ env: { SEGUE_DEMO_PER_MINUTE: '1000' } }
 const probe = await Probe.launch();
 try {
   for (let at = 0; at < SAMPLES; at++) {
-    const page = await DrivePage.open(probe, server, { query: `seed=${at}` });
+    const page = await DrivePage.open(probe, server, { ear: false, query: `seed=${at}` });
     const press = await page.join();
     const first = painted(page.probe.samples)[0]!;
     const connected = page.probe.samples.find((sample) => sample.kind === 'peer' && sample.event === 'ice' && sample.detail === 'connected');

@@ -105,7 +105,9 @@ export class EngineSession {
     const nowMs = deps.clock.now();
     const { lookAheadMs, redirectBudgetMs, boostMs } = deps.options;
     this.timeline = new PresentationTimeline({ words: this.words, lookAheadMs, chunk90k: this.#frame90k * program.framesPerChunk, nowMs });
-    this.reserve = new BandwidthServer({ budgetMs: redirectBudgetMs, bandwidth: () => device.admission.reserveBandwidth, boostMs, nowMs });
+    // One redirect, whatever it takes on this device.
+    const redirectMs = program.demand.redirectComponents.reduce((sum, component) => sum + device.costs.undisturbed(component), 0);
+    this.reserve = new BandwidthServer({ budgetMs: Math.max(redirectBudgetMs, redirectMs), bandwidth: () => device.admission.reserveBandwidth, boostMs, nowMs });
     this.#action = this.words.action;
     this.latch = new ActionLatch(this.#action);
     this.#streams = new SessionStreams(sessionId, device.loaded.weightsVersion, deps.toMedia);

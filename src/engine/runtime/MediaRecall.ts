@@ -77,10 +77,10 @@ export class MediaRecall {
       const { state } = story;
       // Nothing of it was made yet, or what is left of it is made under what is held then.
       if (media90k === state.position90k && (program.betweenChunks(state) || program.steerable(state))) return null;
-      if (reserve.available(nowMs) < makeMs) return null;
+      // What a redirect makes is charged as it is made, like all that is done for it: the reserve has just paid for its words, and may owe for its picture.
+      if (reserve.available(nowMs) + (cause === 'redirect' ? reserve.budgetMs : 0) < makeMs) return null;
       const revision = words.outgoing.recall(media90k);
       if (revision === null) continue;
-      // What a redirect makes is charged as it is made, like all that is done for it.
       if (cause === 'action') reserve.charge(nowMs, makeMs);
       this.#until90k = state.position90k;
       streams.recall(revision, media90k);

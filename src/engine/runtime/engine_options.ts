@@ -8,7 +8,7 @@ export interface EngineOptions {
   readonly admissionBound: number;
   /** Share of a device kept for each session's redirects: one of 50 ms a second. */
   readonly redirectReserve: number;
-  /** Device milliseconds that a session may have served ahead of its turn at once: one redirect. */
+  /** Device milliseconds that a session may have served ahead of its turn at once; at least what one redirect takes on its device. */
   readonly redirectBudgetMs: number;
   /** Boosted work is due this long after its request: sooner than anybody's frames, later than frames that are late already. */
   readonly boostMs: number;
