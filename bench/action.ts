@@ -22,7 +22,7 @@ async function pressArrow({ page }: Rig, key: 'ArrowLeft' | 'ArrowRight'): Promi
   }
 }
 
-const action = new Figure({ figure: 'action', unit: 'ms p95', statistic: 'p95', baselineName: `actions read at chunk boundaries; same model, look-ahead and load (${LOAD} other)` });
+const action = new Figure({ figure: 'action', unit: 'ms p95', statistic: 'p95', baselineName: `actions read at chunk boundaries; same model and look-ahead${LOAD === 0 ? '' : `, ${LOAD} other session(s) on both`}` });
 const ours = await rig('ours', 'page', { stamp: false, load: LOAD, ear: false });
 const baseline = await rig('chunk', 'page', { stamp: false, load: LOAD, ear: false });
 try {

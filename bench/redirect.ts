@@ -31,7 +31,7 @@ async function blend(page: Page): Promise<void> {
   await page.getByRole('button', { name: 'Blend' }).click();
 }
 
-const BASELINE = `changes at chunk boundaries, flushing; same model, look-ahead, fence and load (${LOAD} other)`;
+const BASELINE = `changes at chunk boundaries, flushing; same model, look-ahead and fence${LOAD === 0 ? '' : `, ${LOAD} other session(s) on both`}`;
 const restart = new Figure({ figure: 'redirect_restart', unit: 'ms p95', statistic: 'p95', baselineName: BASELINE });
 const steer = new Figure({ figure: 'redirect_steer', unit: 'ms p95', statistic: 'p95', baselineName: BASELINE });
 

@@ -12,8 +12,8 @@ export const SAMPLES = Number(process.env['SEGUE_BENCH_N'] ?? 30);
 
 export const PROMPTS = ['snowy mountains at night', 'desert at day', 'city at dusk with rain', 'coast at dawn', 'forest at day with fog'] as const;
 
-/** Other sessions beside the measured one, where a figure is about a shared instance: one more is what this class of machine still sustains. */
-export const LOAD = Number(process.env['SEGUE_BENCH_LOAD'] ?? 1);
+/** Other sessions beside the measured one. None by default: with the two browsers that measure, two cores sustain no more. */
+export const LOAD = Number(process.env['SEGUE_BENCH_LOAD'] ?? 0);
 
 /** How the engine takes changes up, and whether media is fenced; see `docs/benchmarks.md`, "Baselines". */
 export const BASELINES = {
