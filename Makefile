@@ -5,7 +5,7 @@ TEST := node --test --test-force-exit --test-reporter=spec
 UNIT := $(shell find test -name '*.test.ts' -not -path 'test/e2e/*' -not -path 'test/interruption/*' -not -path 'test/faults/*' -not -path 'test/media/webrtc*' 2>/dev/null)
 
 .PHONY: start setup setup-test test lint test-unit test-e2e test-interruption test-faults soak bench docs-api \
-	bench-interrupt bench-redirect bench-action bench-overhead bench-start
+	bench-interrupt bench-redirect bench-action bench-overhead bench-start train train-gpu eval-model
 
 start: setup
 	@exec node src/api/main.ts
@@ -48,3 +48,14 @@ bench-interrupt bench-redirect bench-action bench-overhead bench-start: bench-%:
 
 docs-api: setup
 	typedoc --options typedoc.json
+
+# The model. These need the packages of python/requirements.lock; serving needs none of them. See docs/model/training.md.
+PYTHON ?= python3
+train:
+	PYTHONPATH=python $(PYTHON) -m segue_drive.training.run --run build/train --out build/source
+
+train-gpu:
+	PYTHONPATH=python $(PYTHON) -m segue_drive.training.run --run build/train --out build/source --device cuda
+
+eval-model:
+	PYTHONPATH=python $(PYTHON) -m segue_drive.evaluation.run
