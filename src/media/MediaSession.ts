@@ -76,6 +76,8 @@ export class MediaSession {
   readonly #connections = new Map<string, Connection>();
   readonly #fencedIds = new Set<string>();
   #noticed: FrameNotice | null = null;
+  /** Of the newest fence. */
+  #fencedBy: { readonly epoch: number; readonly requestId: string } | null = null;
   #sinceNotice = 0;
   #flowing: number | null = null;
   #positionMs = -Infinity;
@@ -259,6 +261,7 @@ export class MediaSession {
     this.#observeEpoch();
     const epoch = this.#words.raiseEpoch();
     this.#fencedIds.add(request.id);
+    this.#fencedBy = { epoch, requestId: request.id };
     if (this.#fencedIds.size > FENCED_IDS_KEPT) this.#fencedIds.delete(this.#fencedIds.values().next().value!);
     const held = this.#stop(epoch, { videoRtp: request.heldVideoRtp, audioRtp: request.heldAudioRtp });
     this.#forward(connectionId, channel, text, epoch, held);
@@ -328,6 +331,7 @@ export class MediaSession {
       step: frame.step,
       media90k: frame.start90k,
       origin: frame.origin,
+      ...(last?.epoch !== frame.epoch && this.#fencedBy?.epoch === frame.epoch ? { re: this.#fencedBy.requestId } : {}),
     };
     this.#noticed = notice;
     const text = JSON.stringify(notice);

@@ -137,6 +137,8 @@ export const FrameNotice = Type.Object({
   step: Type.Integer(),
   media90k: Type.Integer(),
   origin: Type.Enum(['seed', 'generated']),
+  /** With the first frame of an epoch: the request that fenced for it. Whoever froze for that request may go on from here, whether it was answered yet or not. */
+  re: Type.Optional(Id),
 });
 export type FrameNotice = Static<typeof FrameNotice>;
 

@@ -17,7 +17,7 @@ const COUNT = Number(process.env['SEGUE_SOAK'] ?? 60);
 const SEED = Number(process.env['SEGUE_SEED'] ?? 20261130);
 const BLOCKS_MS = [25, 100, 250];
 const FRAME_90K = 90_000 / 12;
-/** The page shows the new epoch once the server has answered: what is sent while a blocked control thread keeps it from that is passed over, four pictures at most. */
+/** A busy page passes pictures over: four at most. */
 const MAX_SKIPPED = 5;
 const PROMPTS = ['snowy mountains at night', 'desert at day', 'city at dusk with rain', 'coast at dawn', 'forest at day with fog', 'make it night', 'switch to dunes'];
 

@@ -17,6 +17,15 @@ async function interrupted(atMs: number, latencyMs = 2) {
 }
 
 describe('fence', () => {
+  it('names the request that fenced with the first frame of its epoch, and with no other', async () => {
+    const { rig, peer } = await interrupted(200);
+    for (let index = 3; index < 6; index++) rig.frame(index, { conditioningVersion: index });
+    await rig.clock.advanceTo(200 + 5 * FRAME_MS);
+    const notices = peer.texts.map(({ message }) => message).filter(({ type }) => type === 'frame');
+    assert.deepEqual(notices.filter(({ epoch }) => epoch === 1).map(({ re }) => re), ['i', undefined, undefined]);
+    assert.ok(notices.filter(({ epoch }) => epoch === 0).every(({ re }) => re === undefined));
+  });
+
   it('raises the word itself, before anyone is told, exactly once for an id', async () => {
     const { rig } = await interrupted(200);
     assert.equal(rig.words.epoch, 1);

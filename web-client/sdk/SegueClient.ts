@@ -274,6 +274,8 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
 
   #noticed(notice: FrameNotice): void {
     this.#epoch = Math.max(this.#epoch, notice.epoch);
+    // The media thread has fenced for it and says so itself: the picture needn't wait for the answer.
+    if (notice.re !== undefined) this.#presenter.accepted(notice.re, notice.epoch);
     this.#presenter.notice(notice);
   }
 
