@@ -75,7 +75,6 @@ export class EngineSession {
   readonly #answers: SessionAnswers;
   readonly #story: Story;
   readonly #streams: SessionStreams;
-  readonly #frame90k: number;
   #epoch: number;
   #conditioningVersion = 0;
   #interrupted = false;
@@ -101,12 +100,11 @@ export class EngineSession {
     this.grant = grant;
     this.#deps = deps;
     this.#epoch = this.words.epoch;
-    this.#frame90k = frameDuration90k(program.format);
     const nowMs = deps.clock.now();
     const { lookAheadMs, redirectBudgetMs, boostMs } = deps.options;
-    this.timeline = new PresentationTimeline({ words: this.words, lookAheadMs, chunk90k: this.#frame90k * program.framesPerChunk, nowMs });
+    this.timeline = new PresentationTimeline({ words: this.words, lookAheadMs, chunk90k: frameDuration90k(program.format) * program.framesPerChunk, nowMs });
     // One redirect, whatever it takes on this device.
-    const redirectMs = program.demand.redirectComponents.reduce((sum, component) => sum + device.costs.undisturbed(component), 0);
+    const redirectMs = device.costs.undisturbedSum(program.demand.redirectComponents);
     this.reserve = new BandwidthServer({ budgetMs: Math.max(redirectBudgetMs, redirectMs), bandwidth: () => device.admission.reserveBandwidth, boostMs, nowMs });
     this.#action = this.words.action;
     this.latch = new ActionLatch(this.#action);

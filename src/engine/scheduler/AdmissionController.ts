@@ -71,8 +71,7 @@ export class AdmissionController {
 
   /** Share of a device that one session takes on average, its redirect reserve included. */
   demandOf(demand: MediaDemand): number {
-    const chunkMs = demand.chunkComponents.reduce((sum, component) => sum + this.#costs.undisturbed(component), 0);
-    return chunkMs / demand.chunkMs + this.#limits.redirectReserve;
+    return this.#costs.undisturbedSum(demand.chunkComponents) / demand.chunkMs + this.#limits.redirectReserve;
   }
 
   /** Sessions of one demand that the bound lets in on an empty device. */

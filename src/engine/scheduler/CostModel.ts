@@ -52,6 +52,11 @@ export class CostModel {
     return this.#single.get(component)?.undisturbedMs ?? UNMEASURED_MS;
   }
 
+  /** Undisturbed milliseconds of one unit of each component, as often as it is listed. */
+  undisturbedSum(components: readonly string[]): number {
+    return components.reduce((sum, component) => sum + this.undisturbed(component), 0);
+  }
+
   /** Longest undisturbed unit among components: it can't be pre-empted, so everybody may have to wait for it. */
   longest(components: readonly string[]): number {
     return Math.max(0, ...components.map((component) => this.undisturbed(component)));
