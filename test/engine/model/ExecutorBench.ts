@@ -97,6 +97,23 @@ export class ExecutorBench {
     return kernel.finalize(await this.runToEnd(kernel, sessionId, kernel.initState({ ids }, ctx), ctx), ctx);
   }
 
+  /** A step of the start bank. */
+  bankUnit(sessionId: string, index = 0): PlannedUnit {
+    const kernel = this.kernels.start_bank;
+    const ctx = contextOf({ seed: 0 });
+    return this.unitOf('start_bank', sessionId, kernel.planStep(kernel.initState({ index }, ctx), ctx)!);
+  }
+
+  /** Attaches a session to pools of its own, and plans one picture of `latents` into a slot of them. */
+  pictureUnit(sessionId: string, latents: BlockId, { slots, slot, frame }: { readonly slots: number; readonly slot: number; readonly frame: number }): { readonly pools: { readonly video: SharedPool; readonly audio: SharedPool }; readonly unit: PlannedUnit } {
+    const pools = { video: SharedPool.create(224 * 128 * 3, slots), audio: SharedPool.create(4000, slots) };
+    this.worker.attach(sessionId, { video: pools.video.descriptor, audio: pools.audio.descriptor });
+    const kernel = this.kernels.vae_tile_decode;
+    const ctx = contextOf({ seed: 0 });
+    const planned = this.unitOf('vae_tile_decode', sessionId, kernel.planStep(kernel.initState({ latents, frames: [frame], start90k: 0 }, ctx), ctx)!);
+    return { pools, unit: { ...planned, outputs: { rgb: { kind: 'slot', pool: 'video', slot } } } };
+  }
+
   async startLatents(sessionId: string, index: number): Promise<BlockId> {
     const kernel = this.kernels.start_bank;
     const ctx = contextOf({ seed: 0 });

@@ -13,11 +13,7 @@ before(async () => {
 after(() => bench.close());
 
 /** A cheap unit: one entry of the start bank. */
-function bankUnit(sessionId: string, index = 0): PlannedUnit {
-  const kernel = bench.kernels.start_bank;
-  const ctx = contextOf({ seed: 0 });
-  return bench.unitOf('start_bank', sessionId, kernel.planStep(kernel.initState({ index }, ctx), ctx)!);
-}
+const bankUnit = (sessionId: string, index = 0): PlannedUnit => bench.bankUnit(sessionId, index);
 
 function batchOf(units: readonly PlannedUnit[]) {
   const { kernel, modelId, plan } = units[0]!;
@@ -56,12 +52,7 @@ test('loading gives a cost for every component, alone and in batches, a weights 
 
 test('a picture and its sound are written into the slots that the engine reserved, and into no other', async () => {
   const latents = await bench.startLatents('a', 5);
-  const pools = { video: SharedPool.create(224 * 128 * 3, 3), audio: SharedPool.create(4000, 3) };
-  bench.worker.attach('slots', { video: pools.video.descriptor, audio: pools.audio.descriptor });
-  const kernel = bench.kernels.vae_tile_decode;
-  const ctx = contextOf({ seed: 0 });
-  const unit = bench.unitOf('vae_tile_decode', 'slots', kernel.planStep(kernel.initState({ latents, frames: [1], start90k: 0 }, ctx), ctx)!);
-  const placed: PlannedUnit = { ...unit, outputs: { rgb: { kind: 'slot', pool: 'video', slot: 1 } } };
+  const { pools, unit: placed } = bench.pictureUnit('slots', latents, { slots: 3, slot: 1, frame: 1 });
   const [result] = await bench.worker.executeWork(batchOf([placed]));
   assert.ok(result!.ok);
   assert.ok(new Set(pools.video.bytes(1)).size > 20, 'a picture has many levels');
@@ -94,13 +85,9 @@ test('a batch that does not answer in time: units fail as lost, late results cha
 
 test('a late unit never writes into a slot that was given to somebody else', async () => {
   const latents = await bench.startLatents('a', 5);
-  const pools = { video: SharedPool.create(224 * 128 * 3, 1), audio: SharedPool.create(4000, 1) };
-  bench.worker.attach('late', { video: pools.video.descriptor, audio: pools.audio.descriptor });
-  const kernel = bench.kernels.vae_tile_decode;
-  const ctx = contextOf({ seed: 0 });
-  const unit = bench.unitOf('vae_tile_decode', 'late', kernel.planStep(kernel.initState({ latents, frames: [0], start90k: 0 }, ctx), ctx)!);
+  const { pools, unit } = bench.pictureUnit('late', latents, { slots: 1, slot: 0, frame: 0 });
   bench.worker.injectFault({ sessionId: 'late', fault: 'executor_hang', hangMs: 500 });
-  const [result] = await bench.worker.executeWork(batchOf([{ ...unit, outputs: { rgb: { kind: 'slot', pool: 'video', slot: 0 } } }]));
+  const [result] = await bench.worker.executeWork(batchOf([unit]));
   assert.equal(codeOf(result!), 'executor_lost');
   pools.video.bytes(0).fill(77);
   await until(() => bench.worker.health().state === 'ready');

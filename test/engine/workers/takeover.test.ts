@@ -4,7 +4,6 @@ import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { PlannedUnit, StepResult } from '../../../src/engine/model/work.ts';
 import type { Takeover } from '../../../src/engine/workers/Worker.ts';
-import { SharedPool } from '../../../src/streams/shared_pool.ts';
 import { contextOf, ExecutorBench } from '../model/ExecutorBench.ts';
 
 /** Longer than the time after which a silent executor with a spare is given up, short enough to wait for. */
@@ -32,11 +31,8 @@ async function reopen(options: { readonly spare: boolean }): Promise<void> {
   bench = await ExecutorBench.open(options);
 }
 
-function bankUnit(sessionId: string, index = 0): PlannedUnit {
-  const kernel = bench.kernels.start_bank;
-  const ctx = contextOf({ seed: 0 });
-  return bench.unitOf('start_bank', sessionId, kernel.planStep(kernel.initState({ index }, ctx), ctx)!);
-}
+/** A cheap unit: one entry of the start bank. */
+const bankUnit = (sessionId: string, index = 0): PlannedUnit => bench.bankUnit(sessionId, index);
 
 async function run(...units: readonly PlannedUnit[]): Promise<string[]> {
   const { kernel, modelId, plan } = units[0]!;
@@ -150,12 +146,7 @@ test('a thread that dies is replaced: the spare goes on, and a fresh one becomes
 test('a late unit of the thread that hung never writes into a slot that was given to somebody else', async () => {
   await spared();
   const latents = await bench.startLatents('a', 5);
-  const pools = { video: SharedPool.create(224 * 128 * 3, 1), audio: SharedPool.create(4000, 1) };
-  bench.worker.attach('late', { video: pools.video.descriptor, audio: pools.audio.descriptor });
-  const kernel = bench.kernels.vae_tile_decode;
-  const ctx = contextOf({ seed: 0 });
-  const unit = bench.unitOf('vae_tile_decode', 'late', kernel.planStep(kernel.initState({ latents, frames: [0], start90k: 0 }, ctx), ctx)!);
-  const placed: PlannedUnit = { ...unit, outputs: { rgb: { kind: 'slot', pool: 'video', slot: 0 } } };
+  const { pools, unit: placed } = bench.pictureUnit('late', latents, { slots: 1, slot: 0, frame: 0 });
   bench.worker.injectFault({ sessionId: 'late', fault: 'executor_hang', hangMs: HANG_MS });
   assert.deepEqual(await run(placed), ['executor_lost']);
   assert.deepEqual(await run({ ...placed, unitId: bench.nextId() }), ['ok'], 'the session is attached to the spare as well');
