@@ -63,10 +63,11 @@ export class DrivePage {
     return new DrivePage(page, new ApiClient(server));
   }
 
-  /** Presses Join and waits for the first picture. Returns the press. */
+  /** Presses Join, waits for the first picture, and until the page is in the session: pictures may come before the control channel is open. Returns the press. */
   async join(timeoutMs = 15_000): Promise<PressSample> {
     await this.pressJoin();
     await this.probe.until('first picture painted', (samples) => painted(samples)[0], timeoutMs);
+    await this.probe.page.waitForFunction(IN_SESSION, undefined, { timeout: timeoutMs });
     return this.probe.presses.find(({ what }) => what.startsWith('click:'))!;
   }
 
@@ -162,6 +163,8 @@ export class DrivePage {
     return this.probe.close();
   }
 }
+
+const IN_SESSION = `globalThis.segue !== undefined && globalThis.segue.state !== 'connecting'`;
 
 /** Everything is on the page at this size; more would only be painted in software, on cores that the server needs. */
 const SMALL = { width: 480, height: 400 };

@@ -40,7 +40,7 @@ describe('ways on', { timeout: 180_000 }, () => {
     pages.push(page);
     return page;
   };
-  const says = (page: DrivePage, text: RegExp, timeout = 15_000): Promise<void> => page.probe.page.getByText(text).first().waitFor({ timeout });
+  const says = (page: DrivePage, text: RegExp): Promise<void> => page.probe.page.getByText(text).first().waitFor({ timeout: 15_000 });
 
   it('goes over the WebSocket where the network lets no WebRTC through, and says so', async () => {
     const page = await open({ initScript: BLOCK_WEBRTC });
@@ -62,7 +62,7 @@ describe('ways on', { timeout: 180_000 }, () => {
     await page.join();
     const port = new URL(server.url).port;
     await server.kill();
-    await says(page, /No signal/, 5_000);
+    await says(page, /No signal/);
     await says(page, /Rejoining/);
     server = await TestServer.start({ env: { SEGUE_PORT: port } });
     await says(page, /This drive is gone/);
