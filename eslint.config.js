@@ -23,6 +23,7 @@ const MAY_IMPORT = {
   artifacts: [],
   media: ['artifacts', 'native'],
   'realtime-programs': ['engine'],
+  'inline-programs': ['engine', 'realtime-programs'],
   sessions: ['realtime-programs', 'engine', 'media', 'artifacts'],
   integrations: ['sessions', 'realtime-programs', 'engine', 'media', 'artifacts'],
   api: ['integrations', 'sessions', 'realtime-programs', 'engine', 'media', 'artifacts'],

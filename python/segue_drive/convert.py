@@ -44,6 +44,7 @@ COMPONENT_PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "vae_decode": {"autoencoder": ("decoder",), "normalisation": ("latent_mean", "latent_std")},
     "audio_synth": {"normalisation": ("sound_mean", "sound_std")},
     "start_bank": {"autoencoder": ("encoder",), "normalisation": ("latent_mean", "latent_std", "sound_mean", "sound_std")},
+    "director_logprob": {"transformer": ("word_", "text_experts", "text_output_norm", "query_scale")},
 }
 SOURCE_FILE = {"transformer": "dit.pt", "autoencoder": "vae.pt", "normalisation": "norm.pt"}
 NORMALISATION = {name: f"norm.pt[{i}]" for i, name in enumerate(("latent_mean", "latent_std", "sound_mean", "sound_std"))}

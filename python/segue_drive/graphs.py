@@ -1,4 +1,4 @@
-"""The seven graphs that the server runs, as PyTorch modules with the exact inputs and outputs of the exported files.
+"""The graphs that the server runs, as PyTorch modules with the exact inputs and outputs of the exported files.
 
 B is 1..16 and the first axis everywhere. Levels, masks and embeddings: see `transformer`.
 """
@@ -51,6 +51,18 @@ class DirectorLM(nn.Module):
 
     def forward(self, ids: Tensor, position: Tensor) -> Tensor:
         return self.transformer.word_logits(ids, position)
+
+
+class DirectorLogprob(nn.Module):
+    """Log-probability of each word of `ids [B, T]` after the first, given the ones before it: `[B, T - 1]`, natural logarithm."""
+
+    def __init__(self, transformer: DriveTransformer) -> None:
+        super().__init__()
+        self.transformer = transformer
+
+    def forward(self, ids: Tensor) -> Tensor:
+        scores = torch.log_softmax(self.transformer.all_word_logits(ids), -1)
+        return torch.gather(scores[:, :-1], 2, ids[:, 1:, None])[:, :, 0]
 
 
 class _ChunkGraph(nn.Module):
@@ -209,6 +221,7 @@ def build_graphs(model: DriveModel, start_chunks: Tensor) -> dict[str, Graph]:
         ),
         "director_lm": Graph(DirectorLM(transformer), ["ids", "position"], ["logits"], (script, *example_inputs(["position"]))),
         "start_bank": Graph(StartBank(start_chunks), ["index"], ["x"], example_inputs(["index"])),
+        "director_logprob": Graph(DirectorLogprob(transformer), ["ids"], ["logprobs"], (script,)),
     }
     for graph in graphs.values():
         graph.module.eval()

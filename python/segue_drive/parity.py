@@ -62,7 +62,7 @@ def check_component(name: str, graph: Graph, graphs: DriveGraphs) -> dict:
     """C0 for batches of 1, 2 and 5 on fresh inputs."""
     worst: dict[str, float] = {}
     for batch in (1, 2, 5):
-        if name in ("text_encoder", "director_lm"):
+        if name in ("text_encoder", "director_lm", "director_logprob"):
             repeat = [value.repeat(3, *[1] * (value.dim() - 1))[:batch] for value in graph.example]
             inputs = dict(zip(graph.inputs, repeat))
         else:

@@ -62,6 +62,8 @@ export interface PromptLanguage {
   directorIds(plan: ScenePlan, edit: string): readonly number[];
   /** What the director has said so far; `plan` is null until it is complete. */
   read(tokens: readonly number[]): { readonly plan: ScenePlan | null; readonly narration: string };
+  /** What the director has said so far, as text; grows at its end as tokens come. */
+  say(tokens: readonly number[]): string;
   /** The plan in words. */
   describe(plan: ScenePlan): string;
   /** The plan as the encoder takes it. */

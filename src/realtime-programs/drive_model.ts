@@ -65,6 +65,7 @@ export function driveLanguage(processor: PromptProcessor): PromptLanguage {
       const spoken = processor.readDirector([...tokens, ...processor.endIds]);
       return { plan: spoken?.attributes ?? null, narration: spoken?.narration ?? '' };
     },
+    say: (tokens) => processor.speech(tokens),
     describe: (plan) => processor.promptText(plan),
     encode: (plan) => processor.promptIds(plan),
     bankIndex: (plan) => processor.bankIndex(plan),

@@ -19,11 +19,11 @@ export type ProgramNode =
   /** Branches, joins, waits, retries or cancels. */
   | { readonly kind: 'control'; readonly control: 'branch' | 'join' | 'wait' | 'retry' | 'cancel' }
   /** Emits partial outputs to a stream of the session. */
-  | { readonly kind: 'stream'; readonly stream: 'video' | 'audio' | 'text' }
+  | { readonly kind: 'stream'; readonly stream: 'video' | 'audio' | 'text' | 'media' | 'logprobs' }
   | { readonly kind: 'transfer'; readonly from: string; readonly to: string };
 
 export interface ProgramEdge {
-  readonly kind: 'tensor' | 'artifact' | 'stream' | 'control' | 'cache' | 'behavior';
+  readonly kind: 'tensor' | 'text' | 'artifact' | 'stream' | 'control' | 'cache' | 'behavior';
   readonly from: string;
   readonly to: string;
   /** Carries state from one chunk to the next: a cycle is legal only over such edges. */

@@ -12,18 +12,18 @@ import { BatchWatch } from './BatchWatch.ts';
 import { WholeChunks } from './WholeChunks.ts';
 import type { Device } from './Device.ts';
 import type { EngineOptions } from './engine_options.ts';
-import type { EngineSession } from './EngineSession.ts';
 import { inputBlocksOf, StepCommitter, type SessionUnit } from './StepCommitter.ts';
+import type { WorkSource } from './WorkSource.ts';
 
 export interface DispatcherDependencies {
   readonly clock: Clock;
   readonly options: EngineOptions;
   readonly loops: LoopScheduler;
   readonly transfers: TransferScheduler;
-  readonly devices: readonly Device<EngineSession>[];
+  readonly devices: readonly Device<WorkSource>[];
   readonly trace: (event: TraceEvent) => void;
   /** A worker lost a batch. */
-  readonly lost: (device: Device<EngineSession>, message: string) => void;
+  readonly lost: (device: Device<WorkSource>, message: string) => void;
   /** Runs after every result: somebody may wait for the engine to fall silent. */
   readonly settled: () => void;
 }
@@ -48,7 +48,7 @@ export class Dispatcher {
   #nextBatchId = 1;
   /** Of the baseline policies; null where units of different sessions may alternate. */
   readonly #wholeChunks: WholeChunks | null;
-  readonly #watches: ReadonlyMap<Device<EngineSession>, BatchWatch<readonly SessionUnit[]>>;
+  readonly #watches: ReadonlyMap<Device<WorkSource>, BatchWatch<readonly SessionUnit[]>>;
   #timer: { readonly timer: Timer; readonly atMs: number } | null = null;
   #running = false;
   #again = false;
@@ -61,10 +61,10 @@ export class Dispatcher {
   }
 
   /** Reads anew what a session may step, and when. Called on every change of it; costs the same whatever other sessions there are. */
-  requeue(session: EngineSession): void {
+  requeue(session: WorkSource): void {
     const nowMs = this.#deps.clock.now();
     for (const queued of session.queued) queued.void = true;
-    session.queued = session.turns().flatMap((turn): QueuedTurn<EngineSession>[] => {
+    session.queued = session.turns().flatMap((turn): QueuedTurn<WorkSource>[] => {
       const releaseMs = this.#releaseMs(session, turn);
       if (releaseMs === Infinity) return [];
       const queued = { session, turn, releaseMs, deadlineMs: this.#deadlineMs(session, turn, nowMs), void: false };
@@ -95,7 +95,7 @@ export class Dispatcher {
     for (const watch of this.#watches.values()) watch.close();
   }
 
-  #serve(device: Device<EngineSession>): void {
+  #serve(device: Device<WorkSource>): void {
     while (device.usable && !device.busy) {
       const nowMs = this.#deps.clock.now();
       const queued = this.#wholeChunks === null ? device.queue.take(nowMs) : this.#wholeChunks.take(device, nowMs);
@@ -108,7 +108,7 @@ export class Dispatcher {
   }
 
   /** Null where the turn no longer stands, or was answered from the cache. */
-  #plan(queued: QueuedTurn<EngineSession>, nowMs: number): PlannedTurn | null {
+  #plan(queued: QueuedTurn<WorkSource>, nowMs: number): PlannedTurn | null {
     const { session, turn } = queued;
     if (session.closed || session.fenced() || session.inFlight !== null) return null;
     const releaseMs = this.#releaseMs(session, turn);
@@ -123,7 +123,7 @@ export class Dispatcher {
   }
 
   /** Everything the unit needs or nothing: blocks of the session's account, slots of its pools. Refused turns come back later. */
-  #reserve(queued: QueuedTurn<EngineSession>, planned: PlannedTurn, nowMs: number): WorkUnit | null {
+  #reserve(queued: QueuedTurn<WorkSource>, planned: PlannedTurn, nowMs: number): WorkUnit | null {
     const { session, turn, deadlineMs } = queued;
     const { device } = session;
     const outputs = reserveOutputs(session, planned);
@@ -134,7 +134,7 @@ export class Dispatcher {
     const unit: WorkUnit = {
       ...planned,
       planned: { unitId, sessionId: session.sessionId, loopId: turn.loopId, kernel: turn.kernel, modelId: device.loaded.modelId, plan, outputs, epoch: session.epoch },
-      programId: session.program.spec.programId,
+      programId: session.programId,
       workerId: device.workerId,
       action: session.action,
       deadlineMs,
@@ -149,7 +149,7 @@ export class Dispatcher {
     return unit;
   }
 
-  #refused(queued: QueuedTurn<EngineSession>, nowMs: number): null {
+  #refused(queued: QueuedTurn<WorkSource>, nowMs: number): null {
     const { session } = queued;
     session.refusedSinceMs ??= nowMs;
     const waitedMs = nowMs - session.refusedSinceMs;
@@ -166,11 +166,11 @@ export class Dispatcher {
     return null;
   }
 
-  #join(device: Device<EngineSession>, session: EngineSession, first: WorkUnit, nowMs: number): SessionUnit[] {
+  #join(device: Device<WorkSource>, session: WorkSource, first: WorkUnit, nowMs: number): SessionUnit[] {
     const { component, shapeKey, maxBatch } = first.plan;
     if (maxBatch === 1 || session.suspect) return [];
-    const peers: QueuedTurn<EngineSession>[] = [];
-    const alone: QueuedTurn<EngineSession>[] = [];
+    const peers: QueuedTurn<WorkSource>[] = [];
+    const alone: QueuedTurn<WorkSource>[] = [];
     for (let peer = device.queue.takePeer(component); peer !== null; peer = peers.length < maxBatch - 1 ? device.queue.takePeer(component) : null) (peer.session.suspect ? alone : peers).push(peer);
     for (const peer of alone) device.queue.push(peer, nowMs);
     if (peers.length === 0) return [];
@@ -189,7 +189,7 @@ export class Dispatcher {
     });
   }
 
-  #dispatch(device: Device<EngineSession>, units: readonly SessionUnit[], nowMs: number): void {
+  #dispatch(device: Device<WorkSource>, units: readonly SessionUnit[], nowMs: number): void {
     const first = units[0]!.unit;
     const batch: WorkUnitBatch = { batchId: this.#nextBatchId++, modelId: device.loaded.modelId, component: first.plan.component, kernel: first.turn.kernel, units: units.map(({ unit }) => unit.planned) };
     device.busy = true;
@@ -215,14 +215,14 @@ export class Dispatcher {
     });
   }
 
-  #expired(device: Device<EngineSession>, units: readonly SessionUnit[]): void {
+  #expired(device: Device<WorkSource>, units: readonly SessionUnit[]): void {
     const message = `worker ${device.workerId} did not answer within ${this.#deps.options.unitWatchdogMs} ms`;
     this.#committer.giveUp(device, units, message);
     this.#deps.lost(device, message);
     this.round();
   }
 
-  #traceDispatch(device: Device<EngineSession>, batch: WorkUnitBatch, units: readonly SessionUnit[], nowMs: number): void {
+  #traceDispatch(device: Device<WorkSource>, batch: WorkUnitBatch, units: readonly SessionUnit[], nowMs: number): void {
     for (const { unit } of units) {
       const { planned, turn, plan, deadlineMs, predictedMs, programId } = unit;
       this.#deps.trace({
@@ -241,11 +241,11 @@ export class Dispatcher {
     }
   }
 
-  #releaseMs(session: EngineSession, turn: LoopTurn): number {
+  #releaseMs(session: WorkSource, turn: LoopTurn): number {
     return turn.opensMedia && turn.leadsTo !== null ? session.timeline.releaseMs(turn.leadsTo) : -Infinity;
   }
 
-  #deadlineMs(session: EngineSession, turn: LoopTurn, nowMs: number): number {
+  #deadlineMs(session: WorkSource, turn: LoopTurn, nowMs: number): number {
     const { costs } = session.device;
     let deadlineMs: number;
     if (turn.leadsTo === null) {
@@ -273,7 +273,7 @@ export class Dispatcher {
   }
 }
 
-function reserveOutputs(session: EngineSession, { plan }: PlannedTurn): Readonly<Record<string, UnitOutput>> | null {
+function reserveOutputs(session: WorkSource, { plan }: PlannedTurn): Readonly<Record<string, UnitOutput>> | null {
   const { device, grant, pools } = session;
   const declared = Object.entries(plan.outputs);
   const requests = declared.flatMap(([, output]) => (output.kind === 'block' ? [output] : []));

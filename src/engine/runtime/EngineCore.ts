@@ -13,14 +13,17 @@ import { Device } from './Device.ts';
 import { Dispatcher } from './Dispatcher.ts';
 import { DEFAULT_ENGINE_OPTIONS, type EngineOptions } from './engine_options.ts';
 import { EngineSession } from './EngineSession.ts';
+import { InlineRuns, type RunHandle } from './InlineRuns.ts';
+import type { RunOpening } from './InlineRun.ts';
 import { TraceBuffer } from './TraceBuffer.ts';
+import type { WorkSource } from './WorkSource.ts';
 
 export interface EngineCoreDependencies {
   readonly clock: Clock;
   /** Workers with the model loaded, all the same one. */
   readonly workers: readonly { readonly worker: Worker; readonly loaded: LoadedModel }[];
   readonly kernels: readonly ScheduledKernel[];
-  /** By the name that sessions ask for; the first is also what the card is made for. */
+  /** By the name that sessions ask for; the first is also what the card is made for. None: the engine takes inline runs only, and makes no card. */
   readonly programs: Readonly<Record<string, RealtimeProgram>>;
   readonly components: readonly string[];
   readonly identity: Pick<ModelIdentity, 'precision' | 'parallelPlanHash'>;
@@ -45,13 +48,14 @@ const HEALTH_INTERVAL_MS = 250;
 export class EngineCore {
   readonly #deps: EngineCoreDependencies;
   readonly #options: EngineOptions;
-  readonly #devices: Device<EngineSession>[];
+  readonly #devices: Device<WorkSource>[];
   readonly #dispatcher: Dispatcher;
   readonly #placement = new PlacementScheduler();
   readonly #traces = new TraceBuffer();
   readonly #sessions = new Map<string, EngineSession>();
   /** Closed, possibly with a unit that a worker still has. */
   readonly #closing = new Set<EngineSession>();
+  readonly #runs: InlineRuns;
   readonly #timers = new Map<'stats' | 'trace' | 'health', Timer>();
   #draining = false;
   #drained = false;
@@ -68,7 +72,7 @@ export class EngineCore {
     const transfers = new TransferScheduler();
     let lastBlockId = 0;
     const nextBlockId = () => ++lastBlockId;
-    this.#devices = deps.workers.map(({ worker, loaded }) => new Device<EngineSession>({ worker, loaded, options: this.#options, transfers, nextBlockId }));
+    this.#devices = deps.workers.map(({ worker, loaded }) => new Device<WorkSource>({ worker, loaded, options: this.#options, transfers, nextBlockId }));
     for (const device of this.#devices) device.worker.onTakeover?.((takeover) => this.#takenOver(device, takeover));
     const { modelId, weightsVersion } = deps.workers[0]!.loaded;
     const loops = new LoopScheduler(new Map(deps.kernels.map((kernel) => [kernel.kind, kernel])), { ...deps.identity, modelId, weightsVersion, adapterVersions: {} });
@@ -80,6 +84,17 @@ export class EngineCore {
       devices: this.#devices,
       trace: (event) => this.#trace(event),
       lost: (device, message) => this.#lost(device, message),
+      settled: () => this.#settled(),
+    });
+    this.#runs = new InlineRuns({
+      clock: deps.clock,
+      devices: this.#devices,
+      placement: this.#placement,
+      offer,
+      retryAfterMs: this.#options.retryAfterMs,
+      identity: deps.identity,
+      trace: (event) => this.#trace(event),
+      changed: (run) => this.#dispatcher.requeue(run),
       settled: () => this.#settled(),
     });
   }
@@ -127,6 +142,19 @@ export class EngineCore {
     this.#dispatcher.round();
   }
 
+  /**
+   * Begins a run of an inline program: it shares devices, scheduler and commit rule with the live sessions.
+   * @throws {TypeError} for a program that the model can't run.
+   * @throws {SegueError} for inputs that it can't take, and where nothing is left to promise.
+   */
+  run(opening: RunOpening): RunHandle {
+    if (this.#closed || this.#draining) throw new SegueError('draining', 'the engine is being stopped');
+    if (this.#sessions.has(opening.runId) || this.#runs.has(opening.runId)) throw new SegueError('conflict', `${opening.runId} is open`);
+    const handle = this.#runs.open(opening);
+    this.#dispatcher.round();
+    return handle;
+  }
+
   stats(): EngineStats {
     const { executed, discarded, failed, busyMs } = this.#dispatcher.counters;
     let deadlinesMissed = this.#deadlinesMissed;
@@ -152,6 +180,7 @@ export class EngineCore {
   close(): void {
     if (this.#closed) return;
     for (const sessionId of [...this.#sessions.keys()]) this.#close(sessionId);
+    this.#runs.cancelAll();
     this.#flushTraces();
     this.#closed = true;
     for (const timer of this.#timers.values()) timer.cancel();
@@ -224,7 +253,8 @@ export class EngineCore {
       session.device.worker.detach(session.sessionId);
       this.#deps.toControl({ type: 'session.closed', sessionId: session.sessionId });
     }
-    if (!this.#draining || this.#drained || this.#sessions.size > 0 || this.#closing.size > 0 || this.#devices.some(({ busy }) => busy)) return;
+    this.#runs.settle();
+    if (!this.#draining || this.#drained || this.#sessions.size > 0 || this.#runs.size > 0 || this.#closing.size > 0 || this.#devices.some(({ busy }) => busy)) return;
     this.#drained = true;
     this.#flushTraces();
     this.#deps.toControl({ type: 'engine.drained' });
@@ -233,7 +263,7 @@ export class EngineCore {
   // ---------------------------------------------------------------- workers
 
   /** Excluded until it answers again: its sessions wait, because their blocks are there. One that is gone takes its sessions with it. */
-  #lost(device: Device<EngineSession>, message: string): void {
+  #lost(device: Device<WorkSource>, message: string): void {
     if (!device.usable) return;
     device.usable = false;
     this.#trace({ type: 'trace.scheduler', name: 'worker.lost', atMs: this.#deps.clock.now(), workerId: device.workerId, args: { message } });
@@ -242,7 +272,7 @@ export class EngineCore {
   }
 
   /** In the timeline of each session that it concerns: all that were on the device went on with the spare. */
-  #takenOver(device: Device<EngineSession>, { atMs, tookMs, ...args }: Takeover): void {
+  #takenOver(device: Device<WorkSource>, { atMs, tookMs, ...args }: Takeover): void {
     for (const { sessionId } of this.#sessionsOn(device)) this.#trace({ type: 'trace.scheduler', name: 'executor.takeover', atMs, durationMs: tookMs, sessionId, workerId: device.workerId, args });
   }
 
@@ -262,8 +292,8 @@ export class EngineCore {
     this.#dispatcher.round();
   }
 
-  #sessionsOn(device: Device<EngineSession>): EngineSession[] {
-    return [...this.#sessions.values()].filter((session) => session.device === device);
+  #sessionsOn(device: Device<WorkSource>): WorkSource[] {
+    return [...[...this.#sessions.values()].filter((session) => session.device === device), ...this.#runs.on(device)];
   }
 
   // ---------------------------------------------------------------- reports

@@ -5,8 +5,9 @@ import type { MediaEvent } from '../../streams/media_events.ts';
 import { frameDuration90k, type MediaTime90k } from '../../streams/media_time.ts';
 import { SessionWords, type ActionState } from '../../streams/session_words.ts';
 import { SharedPool } from '../../streams/shared_pool.ts';
+import type { LoopState } from '../model/loop_kernel.ts';
 import type { WorkPlan } from '../model/work.ts';
-import type { ProgramState, RealtimeProgram, Transition } from '../programs/RealtimeProgram.ts';
+import type { CommittedStep, Predict, ProgramState, RealtimeProgram, Transition } from '../programs/RealtimeProgram.ts';
 import { ActionLatch } from '../scheduler/ActionLatch.ts';
 import type { AdmissionGrant } from '../scheduler/AdmissionController.ts';
 import { BandwidthServer } from '../scheduler/BandwidthServer.ts';
@@ -21,6 +22,7 @@ import { MediaRecall } from './MediaRecall.ts';
 import { SessionAnswers, type ShownAt } from './SessionAnswers.ts';
 import { SessionStreams } from './SessionStreams.ts';
 import { Story } from './Story.ts';
+import type { CommittedUnit, WorkSource } from './WorkSource.ts';
 
 /** Requests that wait for a baseline policy to read them; more are read at once. */
 const MAX_UNREAD = 64;
@@ -41,7 +43,7 @@ export interface SessionOpening {
   readonly seed: number;
   readonly prompt: string | null;
   readonly channels: SessionChannels;
-  readonly device: Device<EngineSession>;
+  readonly device: Device<WorkSource>;
   readonly grant: AdmissionGrant;
 }
 
@@ -51,12 +53,12 @@ export interface SessionOpening {
  * Everything that happens to it happens between two units: a request changes the state, and whatever was in flight
  * is then compared with it and with the epoch word before it counts.
  */
-export class EngineSession {
+export class EngineSession implements WorkSource {
   readonly sessionId: string;
   readonly program: RealtimeProgram;
   readonly seed: number;
   readonly words: SessionWords;
-  readonly device: Device<EngineSession>;
+  readonly device: Device<WorkSource>;
   readonly grant: AdmissionGrant;
   readonly pools: { readonly video: SharedPool; readonly audio: SharedPool };
   readonly timeline: PresentationTimeline;
@@ -65,7 +67,7 @@ export class EngineSession {
   /** The unit that a worker has; one at a time, because each is planned from what the one before made. */
   inFlight: WorkUnit | null = null;
   /** Turns that wait in the device's queue. */
-  queued: QueuedTurn<EngineSession>[] = [];
+  queued: QueuedTurn<WorkSource>[] = [];
   /** When work without a frame began to wait. */
   slackSinceMs: number | null = null;
   /** Reservation of the next unit has failed since then. */
@@ -130,8 +132,16 @@ export class EngineSession {
     return this.#action;
   }
 
+  get programId(): string {
+    return this.program.spec.programId;
+  }
+
   get state(): ProgramState {
     return this.#story.state;
+  }
+
+  get betweenChunks(): boolean {
+    return this.program.betweenChunks(this.#story.state);
   }
 
   get closed(): boolean {
@@ -297,8 +307,17 @@ export class EngineSession {
 
   // ---------------------------------------------------------------- steps
 
+  current(loopId: string): LoopState | null {
+    return this.program.current(this.#story.state, loopId);
+  }
+
+  stage(step: CommittedStep, predict: Predict): (unit: CommittedUnit) => void {
+    const transition = this.program.advance(this.#story.state, step, predict);
+    return (unit) => this.#apply(transition, unit);
+  }
+
   /** A step was committed: what the program made of it takes force. Its slots are the state's, or media's, from here on. */
-  apply(transition: Transition<ProgramState>, unit: Pick<WorkUnit, 'plan' | 'action' | 'conditioning'>): void {
+  #apply(transition: Transition<ProgramState>, unit: CommittedUnit): void {
     const nowMs = this.#deps.clock.now();
     const { state, version, frame, text, applied, decisions } = transition;
     this.#story.replace(state, frame === null ? [] : [{ pool: 'video', slot: frame.videoSlot }, { pool: 'audio', slot: frame.audioSlot }]);

@@ -3,28 +3,28 @@ import { SegueError } from '../../protocol/errors.ts';
 import type { TraceEvent } from '../../streams/messages.ts';
 import type { StepOutputs } from '../model/loop_kernel.ts';
 import type { BlockId, PlannedUnit, StepResult, StepSuccess, WorkUnitBatch } from '../model/work.ts';
-import type { FilledSlot, ProgramState, Transition } from '../programs/RealtimeProgram.ts';
+import type { FilledSlot } from '../programs/RealtimeProgram.ts';
 import type { LoopScheduler } from '../scheduler/LoopScheduler.ts';
 import type { TransferScheduler } from '../scheduler/TransferScheduler.ts';
 import type { PlannedTurn, WorkUnit } from '../scheduler/WorkUnit.ts';
 import type { Device } from './Device.ts';
-import type { EngineSession } from './EngineSession.ts';
 import { stepVerdict } from './step_verdict.ts';
+import type { CommittedUnit, WorkSource } from './WorkSource.ts';
 
 export interface CommitterDependencies {
   readonly clock: Clock;
   readonly loops: LoopScheduler;
   readonly transfers: TransferScheduler;
   readonly trace: (event: TraceEvent) => void;
-  readonly lost: (device: Device<EngineSession>, message: string) => void;
-  readonly requeue: (session: EngineSession) => void;
+  readonly lost: (device: Device<WorkSource>, message: string) => void;
+  readonly requeue: (session: WorkSource) => void;
   readonly counters: { executed: number; discarded: number; failed: number; busyMs: number };
 }
 
 /** A unit that a worker has, and whose it is. */
 export interface SessionUnit {
   readonly unit: WorkUnit;
-  readonly session: EngineSession;
+  readonly session: WorkSource;
 }
 
 /**
@@ -41,7 +41,7 @@ export class StepCommitter {
   }
 
   /** A worker answered for a batch, in time or not. */
-  settle(device: Device<EngineSession>, batch: WorkUnitBatch, units: readonly SessionUnit[], results: readonly StepResult[]): void {
+  settle(device: Device<WorkSource>, batch: WorkUnitBatch, units: readonly SessionUnit[], results: readonly StepResult[]): void {
     const deviceMs = results.find((result): result is StepSuccess => result.ok)?.deviceMs ?? 0;
     const first = units[0]!.unit.plan;
     device.costs.observe(first.component, first.shapeKey, units.length, deviceMs);
@@ -54,7 +54,7 @@ export class StepCommitter {
   }
 
   /** No answer came in time. The session goes on without the unit; what the unit still writes to stays reserved until the worker is done with it. */
-  giveUp(device: Device<EngineSession>, units: readonly SessionUnit[], message: string): void {
+  giveUp(device: Device<WorkSource>, units: readonly SessionUnit[], message: string): void {
     for (const { unit, session } of units) {
       this.#givenUp.add(unit);
       this.#deps.counters.failed++;
@@ -67,7 +67,7 @@ export class StepCommitter {
   }
 
   /** Answers a step from the cache instead of running it. False where it isn't there. */
-  fromCache(session: EngineSession, planned: PlannedTurn): boolean {
+  fromCache(session: WorkSource, planned: PlannedTurn): boolean {
     const { turn, plan, cacheKey } = planned;
     if (cacheKey === null) return false;
     const { cache, pool } = session.device;
@@ -79,13 +79,13 @@ export class StepCommitter {
     const stands = { unitId: 0, sessionId: session.sessionId, loopId: turn.loopId, kernel: turn.kernel, modelId: cacheKey.modelId, plan, outputs: {}, epoch: session.epoch };
     const step = this.#stage(session, planned, stands, { blocks: hit.blocks, slots: {}, values: hit.values, next: hit.next });
     if (step instanceof SegueError) session.failed(step, plan);
-    else session.apply(step, { plan, action: session.words.action, conditioning: planned.conditioning });
+    else step({ plan, action: session.action, conditioning: planned.conditioning });
     pool.release(blocks);
     this.#deps.requeue(session);
     return true;
   }
 
-  #settleUnit(device: Device<EngineSession>, { unit, session }: SessionUnit, results: readonly StepResult[], shareMs: number): void {
+  #settleUnit(device: Device<WorkSource>, { unit, session }: SessionUnit, results: readonly StepResult[], shareMs: number): void {
     const { counters } = this.#deps;
     const slots = outputSlotsOf(unit);
     if (this.#givenUp.has(unit)) {
@@ -96,12 +96,13 @@ export class StepCommitter {
       return;
     }
     if (unit.turn.boosted) session.reserve.charge(this.#deps.clock.now(), shareMs);
+    session.spent?.(shareMs);
     const verdict = stepVerdict(unit, results, {
       inFlight: session.inFlight,
       closed: session.closed,
       epoch: session.epoch,
       epochWord: session.epochWord,
-      current: !session.closed && session.program.current(session.state, unit.turn.loopId) === unit.turn.state,
+      current: !session.closed && session.current(unit.turn.loopId) === unit.turn.state,
     });
     if (session.inFlight === unit) session.inFlight = null;
     let failure: SegueError | null = null;
@@ -110,7 +111,7 @@ export class StepCommitter {
       const step = this.#stage(session, unit, unit.planned, outputsOf(unit, verdict.result));
       if (step instanceof SegueError) failure = step;
       else {
-        session.apply(step, unit);
+        step(unit);
         this.#publish(device, unit, verdict.result);
         committed = true;
       }
@@ -132,22 +133,22 @@ export class StepCommitter {
   }
 
   /** The state that would follow, computed before anything changes; an error where kernel or program throws. */
-  #stage(session: EngineSession, { turn, conditioning }: PlannedTurn, planned: PlannedUnit, outputs: StepOutputs): Transition<ProgramState> | SegueError {
+  #stage(session: WorkSource, { turn, conditioning }: PlannedTurn, planned: PlannedUnit, outputs: StepOutputs): ((unit: CommittedUnit) => void) | SegueError {
     try {
       const stepped = this.#deps.loops.kernel(turn.kernel).advance(turn.state, planned, outputs);
-      return session.program.advance(session.state, { turn, stepped, outputs, conditioning }, (component) => session.device.costs.component(component));
+      return session.stage({ turn, stepped, outputs, conditioning }, (component) => session.device.costs.component(component));
     } catch (error) {
       return new SegueError('unit_failed', error instanceof Error ? error.message : String(error), { cause: error });
     }
   }
 
-  #publish({ cache }: Device<EngineSession>, unit: WorkUnit, { next, values }: StepSuccess): void {
+  #publish({ cache }: Device<WorkSource>, unit: WorkUnit, { next, values }: StepSuccess): void {
     if (unit.cacheKey === null || unit.plan.cache?.publish !== true) return;
     const kept = cache.publish(unit.cacheKey, { blocks: outputsOf(unit, { next, values }).blocks, values, next }, unit.turn.kernel);
     this.#deps.trace({ type: 'trace.cache', name: kept ? 'published' : 'refused', atMs: this.#deps.clock.now(), sessionId: unit.planned.sessionId, loopId: unit.turn.loopId, args: { cacheClass: cache.policy.cacheClass } });
   }
 
-  #releaseSlots(session: EngineSession, slots: readonly FilledSlot[]): void {
+  #releaseSlots(session: WorkSource, slots: readonly FilledSlot[]): void {
     for (const { pool, slot } of slots) session.pools[pool].release(slot);
   }
 
@@ -155,7 +156,7 @@ export class StepCommitter {
     this.#deps.trace({ type: 'trace.scheduler', name, atMs: this.#deps.clock.now(), sessionId: planned.sessionId, loopId: turn.loopId, epoch: planned.epoch, step: plan.step, args: { unit: planned.unitId, ...args } });
   }
 
-  #traceSteps(device: Device<EngineSession>, batch: WorkUnitBatch, units: readonly SessionUnit[], deviceMs: number): void {
+  #traceSteps(device: Device<WorkSource>, batch: WorkUnitBatch, units: readonly SessionUnit[], deviceMs: number): void {
     const nowMs = this.#deps.clock.now();
     for (const { unit } of units) {
       const { planned, turn, plan, dispatchedAtMs, deadlineMs, predictedMs } = unit;

@@ -1,20 +1,20 @@
 import type { QueuedTurn } from '../scheduler/ReadyQueue.ts';
 import type { Device } from './Device.ts';
-import type { EngineSession } from './EngineSession.ts';
+import type { WorkSource } from './WorkSource.ts';
 
 /**
  * The baseline that benchmarks compare with: a device that makes whole chunks. Once a session's chunk has begun, nobody else is served
  * until its last frame is there; sessions whose steps were joined into a batch are served together.
  */
 export class WholeChunks {
-  readonly #owners = new Map<Device<EngineSession>, Set<EngineSession>>();
+  readonly #owners = new Map<Device<WorkSource>, Set<WorkSource>>();
 
   /** The next turn of whoever has the device, or of anybody where nobody has it. */
-  take(device: Device<EngineSession>, nowMs: number): QueuedTurn<EngineSession> | null {
+  take(device: Device<WorkSource>, nowMs: number): QueuedTurn<WorkSource> | null {
     const owners = this.#owners.get(device);
-    for (const session of owners ?? []) if (session.closed || session.turns().length === 0 || session.program.betweenChunks(session.state)) owners!.delete(session);
+    for (const session of owners ?? []) if (session.closed || session.turns().length === 0 || session.betweenChunks) owners!.delete(session);
     if (owners === undefined || owners.size === 0) return device.queue.take(nowMs);
-    let first: QueuedTurn<EngineSession> | null = null;
+    let first: QueuedTurn<WorkSource> | null = null;
     for (const session of owners) {
       for (const queued of session.queued) if (!queued.void && queued.releaseMs <= nowMs && (first === null || queued.deadlineMs < first.deadlineMs)) first = queued;
     }
@@ -24,7 +24,7 @@ export class WholeChunks {
   }
 
   /** A batch of these sessions was dispatched. */
-  begin(device: Device<EngineSession>, sessions: readonly EngineSession[]): void {
+  begin(device: Device<WorkSource>, sessions: readonly WorkSource[]): void {
     const owners = this.#owners.get(device) ?? new Set();
     for (const session of sessions) owners.add(session);
     this.#owners.set(device, owners);

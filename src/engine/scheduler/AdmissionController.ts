@@ -69,9 +69,9 @@ export class AdmissionController {
     return this.#admitted.size;
   }
 
-  /** Share of a device that one session takes on average, its redirect reserve included. */
+  /** Share of a device that one session takes on average, its redirect reserve included; whoever can't be redirected has none. */
   demandOf(demand: MediaDemand): number {
-    return this.#costs.undisturbedSum(demand.chunkComponents) / demand.chunkMs + this.#limits.redirectReserve;
+    return this.#costs.undisturbedSum(demand.chunkComponents) / demand.chunkMs + (demand.redirectComponents.length === 0 ? 0 : this.#limits.redirectReserve);
   }
 
   /** Sessions of one demand that the bound lets in on an empty device. */
@@ -94,6 +94,13 @@ export class AdmissionController {
       if (this.#admitted.delete(entry)) this.#pool.close(account);
     };
     return { admitted: true, grant: { load, account, release } };
+  }
+
+  /** Work that only fills slack: its memory is promised, of the device's time nothing. */
+  admitSlack(owner: string, memory: MemoryBudget): Admission {
+    const account = this.#pool.reserve(owner, memory);
+    if (account === null) return { admitted: false, reason: 'memory', load: 0 };
+    return { admitted: true, grant: { load: 0, account, release: () => this.#pool.close(account) } };
   }
 
   /** The longest unit may have just begun when somebody's look-ahead starts. */

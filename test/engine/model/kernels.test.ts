@@ -88,3 +88,13 @@ contract('audio', {
     return { kernel, state, contextAt: () => ctx, borrowed: [latents] };
   },
 });
+
+contract('logprob_recompute', {
+  units: 1,
+  async ready(bench, _session, variant) {
+    const ctx = contextOf({ seed: variant });
+    const kernel = bench.kernels.logprob_recompute;
+    const prompt = [1, 30, 19, 15, 55, 3, 38, 36, [43, 49, 18][variant]!, 2];
+    return { kernel, state: kernel.initState({ prompt, tokens: [43, 19, 15, 55, 3, 38, 2].slice(0, 4 + variant) }, ctx), contextAt: () => ctx, borrowed: [] };
+  },
+});

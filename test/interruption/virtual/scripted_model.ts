@@ -13,10 +13,10 @@ import { VideoContinuation } from '../../../src/realtime-programs/VideoContinuat
 const SPEC = loadModelSpec(new URL('../../../models/drive', import.meta.url).pathname, { verifyChecksums: false });
 
 /** Milliseconds of one unit alone, near what a core takes. */
-export const UNIT_MS: Readonly<Record<string, number>> = { director_lm: 2, text_encoder: 1, start_bank: 0.2, denoise_step: 5, clean_write: 5, vae_decode: 6.5, audio_synth: 0.6 };
+export const UNIT_MS: Readonly<Record<string, number>> = { director_lm: 2, text_encoder: 1, start_bank: 0.2, denoise_step: 5, clean_write: 5, vae_decode: 6.5, audio_synth: 0.6, director_logprob: 2 };
 
 export interface ScriptedModel {
-  readonly spec: Pick<ModelSpec, 'modelId' | 'format' | 'framesPerChunk' | 'components' | 'loops'>;
+  readonly spec: Pick<ModelSpec, 'modelId' | 'format' | 'framesPerChunk' | 'components' | 'loops' | 'capabilities'>;
   readonly kernels: Kernels;
   readonly program: VideoContinuation;
   readonly loaded: LoadedModel;
@@ -29,7 +29,7 @@ export interface ScriptedModel {
 export function scriptedModel(steps = 2, speed = 1): ScriptedModel {
   const video = SPEC.loops['video_continuation']!;
   const loops = { ...SPEC.loops, video_continuation: { ...video, denoise: { ...video.denoise!, steps, windowChunks: 7 } } };
-  const spec = { modelId: SPEC.modelId, format: SPEC.format, framesPerChunk: SPEC.framesPerChunk, components: SPEC.components, loops };
+  const spec = { modelId: SPEC.modelId, format: SPEC.format, framesPerChunk: SPEC.framesPerChunk, components: SPEC.components, loops, capabilities: SPEC.capabilities };
   const kernels = createKernels(spec);
   const cost = Object.entries(UNIT_MS).flatMap(([component, ms]) => [1, 2, 4].map((batch) => ({ component, shapeKey: shapeKeyOf(component, SPEC.components[component]!), batch, p50Ms: batchMs(ms / speed, batch), p95Ms: batchMs(ms / speed, batch) })));
   return { spec, kernels, program: new VideoContinuation(continuationModel(spec, kernels, LANGUAGE)), loaded: { modelId: spec.modelId, weightsVersion: 'scripted', fingerprint: 'virtual', cost } };
@@ -46,7 +46,7 @@ const END = 9;
 const SAID = [11, 12];
 const PLAN_BASE = 20;
 
-const LANGUAGE: PromptLanguage = {
+export const LANGUAGE: PromptLanguage = {
   vocabulary: ['scene'],
   endIds: [END],
   maxTokens: 8,
@@ -61,6 +61,7 @@ const LANGUAGE: PromptLanguage = {
     const middle = tokens.indexOf(SEP);
     return middle < 0 ? { plan: null, narration: '' } : { plan: { place: tokens[middle - 1]! - PLAN_BASE }, narration: tokens.slice(middle + 1).filter((id) => id !== END).join(' ') };
   },
+  say: (tokens) => tokens.filter((id) => id !== END).join(' '),
   describe: (plan) => `scene ${plan['place']}`,
   encode: (plan) => Array.from({ length: 12 }, (_, index) => (index === 0 ? 1 : PLAN_BASE + plan['place']!)),
   bankIndex: (plan) => plan['place']!,
@@ -68,6 +69,7 @@ const LANGUAGE: PromptLanguage = {
 
 /** What the graphs would say: the director answers its question, one token after the other. */
 export function scriptedValues({ kernel, plan }: PlannedUnit): Readonly<Record<string, Float32Array>> {
+  if (kernel === 'logprob_recompute') return { logprobs: new Float32Array(39).fill(-1) };
   if (kernel !== 'ar_decode') return {};
   const { prompt, tokens } = plan.state as { prompt: readonly number[]; tokens: readonly number[] };
   const answer = [prompt.at(-1)!, SEP, ...SAID, END];

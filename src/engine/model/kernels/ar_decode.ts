@@ -1,6 +1,7 @@
 import type { DeviceModel, LoopContext, LoopKernel, LoopState, StepOutputs } from '../loop_kernel.ts';
 import type { PlannedUnit, StepResult, WorkPlan, WorkUnitBatch } from '../work.ts';
 import type { ComponentGraph } from './component_graph.ts';
+import { logProbability } from './log_probability.ts';
 import { runDeclared } from './run_declared.ts';
 
 export interface ArDecodeInput {
@@ -70,7 +71,7 @@ export class ArDecodeKernel implements LoopKernel<ArDecodeInput, ArDecodeState, 
       const tokens = [...plan.tokens, token];
       const full = plan.prompt.length + tokens.length >= this.#context;
       const done = plan.endIds.includes(token) || tokens.length >= plan.maxTokens || full;
-      return { next: { ...plan, tokens, done }, values: { token: [token] } };
+      return { next: { ...plan, tokens, done }, values: { token: [token], logprob: [logProbability(values['logits']!, token)] } };
     });
   }
 

@@ -8,6 +8,7 @@ import { ArDecodeKernel } from './ar_decode.ts';
 import { AudioKernel } from './audio.ts';
 import { ComponentGraph } from './component_graph.ts';
 import { EncoderChunkKernel } from './encoder_chunk.ts';
+import { LogprobRecomputeKernel } from './logprob_recompute.ts';
 import { StartBankKernel } from './start_bank.ts';
 import { VaeTileDecodeKernel } from './vae_tile_decode.ts';
 import { VideoContinuationKernel } from './video_continuation.ts';
@@ -27,6 +28,7 @@ export interface Kernels {
   readonly video_continuation?: VideoContinuationKernel;
   readonly vae_tile_decode?: VaeTileDecodeKernel;
   readonly audio?: AudioKernel;
+  readonly logprob_recompute?: LogprobRecomputeKernel;
 }
 
 /** All that the executor's side needs of a kernel. */
@@ -58,5 +60,7 @@ function createKernel(loop: LoopSpec, { components, format }: KernelSource): Any
       return new VaeTileDecodeKernel(first!, frame90k);
     case 'audio':
       return new AudioKernel(first!, loop.initial ?? {}, frame90k);
+    case 'logprob_recompute':
+      return new LogprobRecomputeKernel(first!);
   }
 }

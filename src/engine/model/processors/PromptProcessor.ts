@@ -103,6 +103,12 @@ export class PromptProcessor {
     return attributes === null ? null : { attributes, planText, narration: this.#decode(tokens.slice(middle + 1, end)) };
   }
 
+  /** What the director has said so far as running text: the state, a full stop in the separator's place, the narration. */
+  speech(tokens: readonly number[]): string {
+    const { sep, eos, bos, pad } = this.#vocabulary.special;
+    return tokens.filter((id) => id !== eos && id !== bos && id !== pad).reduce((text, id) => (id === sep ? `${text}.` : `${text}${text === '' ? '' : ' '}${this.#decode([id])}`), '');
+  }
+
   promptText(attributes: Attributes): string {
     return fill(this.#rules.prompt_template, this.#canonical(attributes));
   }

@@ -48,7 +48,7 @@ function faultOf(name: string, change: (text: string) => string, marker?: string
 test('the shipped model loads, frozen and complete', () => {
   const spec = loadModelSpec(MODEL_DIR);
   assert.equal(spec.modelId, 'drive');
-  assert.deepEqual(Object.keys(spec.loops).sort(), ['ar_decode', 'audio', 'encoder_chunk', 'start_bank', 'vae_tile_decode', 'video_continuation']);
+  assert.deepEqual(Object.keys(spec.loops).sort(), ['ar_decode', 'audio', 'encoder_chunk', 'logprob_recompute', 'start_bank', 'vae_tile_decode', 'video_continuation']);
   assert.equal(spec.loops['video_continuation']!.cfg?.kind, 'embedded');
   assert.throws(() => Object.assign(spec.components['vae_decode']!, { precision: 'int8' }), TypeError);
   assert.equal(structuredClone(spec).modelId, 'drive');

@@ -1,0 +1,36 @@
+import type { BlockId } from '../model/work.ts';
+import type { FilledSlot } from './RealtimeProgram.ts';
+
+/** What flows along an edge of an inline program. `stream` ends in a sink, item by item; the others carry one value to one or more nodes. */
+export const INLINE_EDGE_KINDS = ['tensor', 'text', 'control', 'stream'] as const;
+export type InlineEdgeKind = (typeof INLINE_EDGE_KINDS)[number];
+
+/** An input or output of a node: two ports can be joined where both fields agree. */
+export interface Port {
+  readonly kind: InlineEdgeKind;
+  /** What the value is, for example `latents`. */
+  readonly type: string;
+}
+
+export type Ports = Readonly<Record<string, Port>>;
+
+/** A value on an edge, with what it keeps alive: blocks are counted once per edge, a slot is on one edge only. */
+export interface Item {
+  readonly value: unknown;
+  readonly blocks: readonly BlockId[];
+  readonly slots: readonly FilledSlot[];
+}
+
+/** An item that a node puts on its output `port`; every edge from there gets it. */
+export interface Given {
+  readonly port: string;
+  readonly item: Item;
+}
+
+export function portText({ kind, type }: Port): string {
+  return `${kind} of ${type}`;
+}
+
+export function item(value: unknown, { blocks = [], slots = [] }: { readonly blocks?: readonly BlockId[]; readonly slots?: readonly FilledSlot[] } = {}): Item {
+  return { value, blocks, slots };
+}

@@ -1,0 +1,100 @@
+import type { InlineNode, InlineSink } from './InlineNode.ts';
+import { portText, type InlineEdgeKind, type Port, type Ports } from './inline_ports.ts';
+import { validateProgram, type ModelOffer, type ProgramNode, type ProgramSpec } from './ProgramSpec.ts';
+
+/** An inline program as data: which loops, and what flows between them. Ends of edges are `node.port`; `input.name` is an input of the run. */
+export interface InlineSpec {
+  readonly programId: string;
+  /** Capabilities that the model must have. */
+  readonly requires: readonly string[];
+  readonly inputs: Ports;
+  readonly nodes: Readonly<Record<string, InlineNodeSpec>>;
+  readonly edges: readonly InlineEdge[];
+}
+
+export type InlineNodeSpec = { readonly kind: 'model_loop'; readonly loopKind: string } | { readonly kind: 'stream'; readonly stream: StreamKind };
+
+export type StreamKind = Extract<ProgramNode, { kind: 'stream' }>['stream'];
+
+export interface InlineEdge {
+  readonly kind: InlineEdgeKind;
+  readonly from: string;
+  readonly to: string;
+}
+
+/** Nodes by the loop kind that they run, sinks by the stream that they feed. */
+export interface InlineLibrary {
+  readonly loops: Readonly<Record<string, InlineNode>>;
+  readonly sinks: Readonly<Partial<Record<StreamKind, InlineSink>>>;
+}
+
+export interface InlineOffer extends ModelOffer {
+  readonly capabilities: readonly string[];
+}
+
+/** Name of the pseudo-node that the run's inputs come from. */
+export const INPUT = 'input';
+
+/**
+ * Checks an inline program against a model and says what it is as a ProgramSpec.
+ * @throws {TypeError} naming the program, the node or edge at fault, what was wanted and what is there.
+ */
+export function validateInline(spec: InlineSpec, library: InlineLibrary, offer: InlineOffer): ProgramSpec {
+  const fault = (where: string, problem: string): never => {
+    throw new TypeError(`program ${spec.programId}: ${where}: ${problem}`);
+  };
+  const missing = spec.requires.find((capability) => !offer.capabilities.includes(capability));
+  if (missing !== undefined) fault('requires', `the model lacks ${missing}, it has ${offer.capabilities.join(', ')}`);
+  if (spec.nodes[INPUT] !== undefined) fault(`node ${INPUT}`, 'the name stands for the inputs of a run');
+  const ports = new Map<string, { readonly inputs: Ports; readonly outputs: Ports }>([[INPUT, { inputs: {}, outputs: spec.inputs }]]);
+  const nodes: Record<string, ProgramNode> = {};
+  for (const [name, node] of Object.entries(spec.nodes)) {
+    if (node.kind === 'model_loop') {
+      const loop = library.loops[node.loopKind];
+      if (loop === undefined || !offer.loopKinds.includes(node.loopKind)) return fault(`node ${name}`, `unknown loop ${node.loopKind}, there are ${offer.loopKinds.filter((kind) => library.loops[kind] !== undefined).join(', ')}`);
+      ports.set(name, loop);
+      nodes[name] = { kind: 'model_loop', loopKind: node.loopKind, components: loop.components };
+    } else {
+      const sink = library.sinks[node.stream];
+      if (sink === undefined) return fault(`node ${name}`, `unknown stream ${node.stream}, there are ${Object.keys(library.sinks).join(', ')}`);
+      ports.set(name, { inputs: sink.inputs, outputs: {} });
+      nodes[name] = { kind: 'stream', stream: node.stream };
+    }
+  }
+  const port = (end: string, side: 'inputs' | 'outputs', where: string): Port => {
+    const { node, port: name } = endOf(end);
+    const there = ports.get(node)?.[side];
+    if (there === undefined) return fault(where, `no node ${node}, there are ${[...ports.keys()].join(', ')}`);
+    return there[name] ?? fault(where, `${node} has no ${side === 'inputs' ? 'input' : 'output'} ${name}, it has ${Object.keys(there).join(', ') || 'none'}`);
+  };
+  for (const { kind, from, to } of spec.edges) {
+    const where = `edge ${from} → ${to}`;
+    const [source, target] = [port(from, 'outputs', where), port(to, 'inputs', where)];
+    if (source.kind !== target.kind || source.type !== target.type) fault(where, `${portText(source)} can't go where ${portText(target)} is taken`);
+    if (kind !== source.kind) fault(where, `declared as ${kind}, its ports are ${portText(source)}`);
+  }
+  for (const [name, { inputs, outputs }] of ports) {
+    for (const [input, type] of Object.entries(inputs)) {
+      const edges = spec.edges.filter(({ to }) => to === `${name}.${input}`);
+      if (edges.length !== 1) fault(`node ${name}`, `input ${input} (${portText(type)}) takes one edge, has ${edges.length === 0 ? 'none' : edges.map(({ from }) => from).join(', ')}`);
+    }
+    for (const [output, type] of Object.entries(outputs)) {
+      const edges = spec.edges.filter(({ from }) => from === `${name}.${output}`);
+      if (type.kind === 'stream' && edges.length > 1) fault(`node ${name}`, `stream ${output} can go one way, goes to ${edges.map(({ to }) => to).join(', ')}`);
+    }
+  }
+  if (!Object.values(spec.nodes).some(({ kind }) => kind === 'stream')) fault('nodes', 'no stream: nothing would come out of it');
+  const program: ProgramSpec = {
+    programId: spec.programId,
+    kind: 'inline',
+    nodes,
+    edges: spec.edges.filter(({ from }) => endOf(from).node !== INPUT).map(({ kind, from, to }) => ({ kind, from: endOf(from).node, to: endOf(to).node })),
+  };
+  validateProgram(program, offer);
+  return program;
+}
+
+export function endOf(end: string): { readonly node: string; readonly port: string } {
+  const dot = end.indexOf('.');
+  return { node: dot < 0 ? end : end.slice(0, dot), port: dot < 0 ? '' : end.slice(dot + 1) };
+}

@@ -1,0 +1,259 @@
+import type { Clock } from '../../observe/clock.ts';
+import { SegueError } from '../../protocol/errors.ts';
+import type { TraceEvent } from '../../streams/messages.ts';
+import type { ActionState } from '../../streams/session_words.ts';
+import { SharedPool, type SharedPoolDescriptor } from '../../streams/shared_pool.ts';
+import type { LoopState } from '../model/loop_kernel.ts';
+import type { WorkPlan } from '../model/work.ts';
+import type { InlineProgram, InlineTransition, RunEvent, RunInputs } from '../programs/InlineProgram.ts';
+import type { CommittedStep, FilledSlot, Predict } from '../programs/RealtimeProgram.ts';
+import type { AdmissionGrant } from '../scheduler/AdmissionController.ts';
+import type { LoopTurn } from '../scheduler/LoopTurn.ts';
+import type { QueuedTurn } from '../scheduler/ReadyQueue.ts';
+import type { WorkUnit } from '../scheduler/WorkUnit.ts';
+import { BehaviorRecorder, type BehaviorRecord, type RecordOptions } from './BehaviorRecord.ts';
+import type { Device } from './Device.ts';
+import { HeldState } from './HeldState.ts';
+import { RunTimeline } from './RunTimeline.ts';
+import type { CommittedUnit, WorkSource } from './WorkSource.ts';
+
+export interface RunOpening {
+  /** Unique among the sessions and runs of an engine. */
+  readonly runId: string;
+  readonly program: InlineProgram;
+  readonly inputs: RunInputs;
+  readonly seed: number;
+  /** Where its pictures and sound go. Whoever takes an event releases its slots; while none is free the run waits. */
+  readonly channels: { readonly video: SharedPoolDescriptor; readonly audio: SharedPoolDescriptor };
+  /** Asked to end so soon, ms; admitted only if the device can. Null: it fills slack, promised nothing but not to starve. */
+  readonly withinMs: number | null;
+  readonly record: RecordOptions | null;
+  readonly emit: (event: RunEvent) => void;
+  /** Once, as the last: nothing of it is left with the engine or its worker. */
+  readonly ended: (end: RunEnd) => void;
+}
+
+export type RunEnd =
+  | { readonly outcome: 'completed'; readonly usage: RunUsage; readonly record: BehaviorRecord | null }
+  | { readonly outcome: 'cancelled' }
+  | { readonly outcome: 'failed'; readonly error: SegueError };
+
+export interface RunUsage {
+  /** WorkUnits that were committed. */
+  readonly units: number;
+  /** Its share of the batches that its units were in, thrown-away ones included. */
+  readonly deviceMs: number;
+  readonly elapsedMs: number;
+  /** It had a time to end by, and ended later. */
+  readonly late: boolean;
+}
+
+export interface RunDependencies {
+  readonly clock: Clock;
+  readonly trace: (event: TraceEvent) => void;
+  /** What may step has changed. */
+  readonly changed: (run: InlineRun) => void;
+  /** It has ended; what is still in flight comes back by itself. */
+  readonly settled: () => void;
+  readonly identity: Pick<BehaviorRecord, 'precision' | 'parallelPlanHash'>;
+}
+
+/** Failures of one step in a row that end a run. */
+const MAX_FAILURES = 3;
+const NO_ACTION: ActionState = { sequence: 0, steer: 0, speed: 0, leftPresses: 0, rightPresses: 0 };
+
+/**
+ * One run of an inline program: to the dispatcher a source of work like a live session, but without a viewer. It has no
+ * presentation timeline, no requests and nothing to rewind to; it begins, emits, and ends: completed, cancelled or failed.
+ */
+export class InlineRun implements WorkSource {
+  readonly sessionId: string;
+  readonly seed: number;
+  readonly device: Device<WorkSource>;
+  readonly grant: AdmissionGrant;
+  readonly pools: { readonly video: SharedPool; readonly audio: SharedPool };
+  readonly latch = { read: () => NO_ACTION };
+  readonly action = NO_ACTION;
+  // Nothing of a run is ever boosted.
+  readonly reserve = { deadline: () => Infinity, charge: () => undefined };
+  readonly timeline: Pick<RunTimeline, 'releaseMs' | 'deadlineMs'>;
+  readonly boostedSinceMs = null;
+  readonly betweenChunks = true;
+  readonly epoch = 0;
+  inFlight: WorkUnit | null = null;
+  queued: QueuedTurn<WorkSource>[] = [];
+  slackSinceMs: number | null = null;
+  refusedSinceMs: number | null = null;
+  readonly #opening: RunOpening;
+  readonly #deps: RunDependencies;
+  readonly #held: HeldState<unknown>;
+  readonly #opened: InlineTransition<unknown>;
+  readonly #asked: RunTimeline | null;
+  readonly #recorder: BehaviorRecorder | null;
+  readonly #failedSteps = new Map<string, number>();
+  readonly #startMs: number;
+  #units = 0;
+  #deviceMs = 0;
+  /** `ending`: all was given, its record is still being read. */
+  #status: 'running' | 'ending' | 'ended' = 'running';
+  #end: RunEnd | null = null;
+
+  /** @throws {SegueError} for inputs that the program can't run. */
+  constructor(opening: RunOpening, { device, grant }: { readonly device: Device<WorkSource>; readonly grant: AdmissionGrant }, deps: RunDependencies) {
+    const { runId, program, inputs, seed, channels, withinMs, record } = opening;
+    this.#opened = program.open(inputs, seed);
+    this.sessionId = runId;
+    this.seed = seed;
+    this.device = device;
+    this.grant = grant;
+    this.pools = { video: SharedPool.attach(channels.video), audio: SharedPool.attach(channels.audio) };
+    this.#opening = opening;
+    this.#deps = deps;
+    this.#startMs = deps.clock.now();
+    const { components } = program.demand(inputs);
+    this.#asked = withinMs === null ? null : new RunTimeline({ startMs: this.#startMs, withinMs, totalMs: device.costs.undisturbedSum(components), longestMs: device.costs.longest(components) });
+    this.timeline = this.#asked ?? { releaseMs: () => -Infinity, deadlineMs: () => Infinity };
+    this.#recorder = record === null ? null : new BehaviorRecorder(record, { read: (block) => this.#read(block) });
+    this.#held = new HeldState(this.#opened.state, program, device.pool, this.pools);
+  }
+
+  get programId(): string {
+    return this.#opening.program.spec.programId;
+  }
+
+  get epochWord(): number {
+    return this.closed ? this.epoch + 1 : this.epoch;
+  }
+
+  get closed(): boolean {
+    return this.#status !== 'running';
+  }
+
+  get suspect(): boolean {
+    return this.#failedSteps.size > 0;
+  }
+
+  /** How it ended; null while it runs, or while a unit of it is out. */
+  get end(): RunEnd | null {
+    return this.inFlight === null ? this.#end : null;
+  }
+
+  start(): void {
+    for (const event of this.#opened.events) this.#opening.emit(event);
+    this.#deps.changed(this);
+  }
+
+  turns(): readonly LoopTurn[] {
+    if (this.closed || this.inFlight !== null || !this.device.usable) return [];
+    const turns = this.#opening.program.turns(this.#held.state);
+    // Work that is due has a frame to lead to; slack has none.
+    return this.#asked === null ? turns : turns.map((turn) => ({ ...turn, leadsTo: turn.leadsTo ?? 0 }));
+  }
+
+  fenced(): boolean {
+    return false;
+  }
+
+  current(loopId: string): LoopState | null {
+    return this.#opening.program.current(this.#held.state, loopId);
+  }
+
+  stage(step: CommittedStep, predict: Predict): (unit: CommittedUnit) => void {
+    const transition = this.#opening.program.advance(this.#held.state, step);
+    return ({ plan }) => this.#commit(transition, step, plan, predict);
+  }
+
+  /** A step failed; its outputs are gone already. It is tried again, alone; the third failure ends the run. */
+  failed(error: SegueError, plan: WorkPlan): void {
+    const failures = (this.#failedSteps.get(stepOf(plan)) ?? 0) + 1;
+    this.#failedSteps.set(stepOf(plan), failures);
+    if (failures >= MAX_FAILURES) this.#finish({ outcome: 'failed', error });
+    else this.#deps.changed(this);
+  }
+
+  fault(error: SegueError, fatal: boolean): void {
+    if (this.closed) return;
+    this.#trace('run.fault', { code: error.code, fatal });
+    if (fatal) this.#finish({ outcome: 'failed', error });
+  }
+
+  spent(deviceMs: number): void {
+    this.#deviceMs += deviceMs;
+  }
+
+  /** Takes effect at once: a unit that hasn't begun doesn't, one that runs comes back to nobody. Idempotent. */
+  cancel(): void {
+    this.#finish({ outcome: 'cancelled' });
+  }
+
+  #commit(transition: InlineTransition<unknown>, step: CommittedStep, plan: WorkPlan, predict: Predict): void {
+    const { program, emit } = this.#opening;
+    const { state, events } = transition;
+    const filled = Object.entries(plan.outputs).flatMap(([name, output]): FilledSlot[] => {
+      const slot = step.outputs.slots[name];
+      return output.kind === 'slot' && slot !== undefined ? [{ pool: output.pool, slot }] : [];
+    });
+    this.#recorder?.committed(step, plan);
+    this.#held.replace(state, filled, events.flatMap(slotsOf));
+    this.#failedSteps.delete(stepOf(plan));
+    this.#units++;
+    this.#asked?.advance(predict(plan.component));
+    for (const event of events) {
+      emit(event);
+      // Whoever was told may have cancelled.
+      if (this.closed) return;
+    }
+    if (program.finished(state)) void this.#complete();
+    else if (program.turns(state).length === 0) this.fault(new SegueError('internal', `run of ${this.programId} can't go on: ${program.describe(state)}`), true);
+  }
+
+  async #complete(): Promise<void> {
+    this.#status = 'ending';
+    this.#held.release();
+    const { loaded } = this.device;
+    const record =
+      this.#recorder === null
+        ? null
+        : await this.#recorder.finish({ runId: this.sessionId, programId: this.programId, modelId: loaded.modelId, weightsVersion: loaded.weightsVersion, adapterVersions: {}, fingerprint: loaded.fingerprint, ...this.#deps.identity, seed: this.seed });
+    const nowMs = this.#deps.clock.now();
+    const usage: RunUsage = { units: this.#units, deviceMs: this.#deviceMs, elapsedMs: nowMs - this.#startMs, late: this.#asked !== null && nowMs > this.#asked.endMs };
+    this.#finish({ outcome: 'completed', usage, record });
+  }
+
+  #finish(end: RunEnd): void {
+    if (this.#status === 'ended') return;
+    this.#status = 'ended';
+    this.#end = end;
+    this.#trace('run.ended', { outcome: end.outcome, units: this.#units });
+    for (const queued of this.queued) queued.void = true;
+    this.queued = [];
+    if (this.inFlight !== null) this.device.worker.cancel?.([this.inFlight.planned.unitId]);
+    this.#held.release();
+    this.grant.release();
+    this.#deps.settled();
+  }
+
+  async #read(block: number): Promise<Float32Array> {
+    const { pool, worker } = this.device;
+    pool.retain([block]);
+    try {
+      const [values] = await worker.read([block]);
+      return values!;
+    } finally {
+      pool.release([block]);
+    }
+  }
+
+  #trace(name: string, args: Readonly<Record<string, string | number | boolean>>): void {
+    this.#deps.trace({ type: 'trace.scheduler', name, atMs: this.#deps.clock.now(), sessionId: this.sessionId, programId: this.programId, args });
+  }
+}
+
+/** Slots that an event hands to whoever takes it. */
+export function slotsOf(event: RunEvent): FilledSlot[] {
+  return event.type === 'media.chunk' ? [{ pool: 'video', slot: event.videoSlot }, { pool: 'audio', slot: event.audioSlot }] : [];
+}
+
+function stepOf({ component, step }: WorkPlan): string {
+  return `${component}/${step}`;
+}

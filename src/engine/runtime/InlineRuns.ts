@@ -1,0 +1,97 @@
+import { SegueError } from '../../protocol/errors.ts';
+import type { InlineDemand } from '../programs/InlineProgram.ts';
+import { validateProgram, type ModelOffer } from '../programs/ProgramSpec.ts';
+import type { Admission } from '../scheduler/AdmissionController.ts';
+import type { PlacementScheduler } from '../scheduler/PlacementScheduler.ts';
+import type { Device } from './Device.ts';
+import { InlineRun, type RunDependencies, type RunOpening } from './InlineRun.ts';
+import type { WorkSource } from './WorkSource.ts';
+
+export interface InlineRunsDependencies extends RunDependencies {
+  readonly devices: readonly Device<WorkSource>[];
+  readonly placement: PlacementScheduler;
+  readonly offer: ModelOffer;
+  readonly retryAfterMs: number;
+}
+
+/** Cancels a run; harmless once it has ended. */
+export interface RunHandle {
+  cancel(): void;
+}
+
+/** Runs of inline programs, from admission to their last trace. How many there can be is bounded by the memory that each reserves. */
+export class InlineRuns {
+  readonly #deps: InlineRunsDependencies;
+  readonly #runs = new Map<string, { readonly run: InlineRun; readonly opening: RunOpening }>();
+
+  constructor(deps: InlineRunsDependencies) {
+    this.#deps = deps;
+  }
+
+  get size(): number {
+    return this.#runs.size;
+  }
+
+  has(runId: string): boolean {
+    return this.#runs.has(runId);
+  }
+
+  on(device: Device<WorkSource>): InlineRun[] {
+    return [...this.#runs.values()].flatMap(({ run }) => (run.device === device ? [run] : []));
+  }
+
+  /**
+   * @throws {TypeError} for a program that the model can't run.
+   * @throws {SegueError} for inputs that it can't take, and where nothing is left to promise.
+   */
+  open(opening: RunOpening): RunHandle {
+    const { runId, program, inputs, channels } = opening;
+    validateProgram(program.spec, this.#deps.offer);
+    const demand = program.demand(inputs);
+    for (const pool of ['video', 'audio'] as const) {
+      if (channels[pool].slots < demand.minSlots[pool]) throw new SegueError('bad_request', `the ${pool} pool needs ${demand.minSlots[pool]} slots, has ${channels[pool].slots}`);
+    }
+    const { devices, placement, retryAfterMs } = this.#deps;
+    let reason = 'no device answers';
+    for (const device of placement.rank(devices)) {
+      const admission = admit(device, opening, demand);
+      if (!admission.admitted) {
+        reason = admission.reason;
+        continue;
+      }
+      let run: InlineRun;
+      try {
+        run = new InlineRun(opening, { device, grant: admission.grant }, this.#deps);
+      } catch (error) {
+        admission.grant.release();
+        throw error;
+      }
+      this.#runs.set(runId, { run, opening });
+      device.worker.attach(runId, channels);
+      run.start();
+      return { cancel: () => run.cancel() };
+    }
+    throw reason === 'no device answers' ? new SegueError('engine_unavailable', reason, { retryAfterMs }) : new SegueError('at_capacity', `another run can't be taken (${reason})`, { retryAfterMs });
+  }
+
+  /** Lets go of runs that have ended and have nothing out. */
+  settle(): void {
+    for (const [runId, { run, opening }] of this.#runs) {
+      const { end } = run;
+      if (end === null) continue;
+      this.#runs.delete(runId);
+      run.device.worker.detach(runId);
+      opening.ended(end);
+    }
+  }
+
+  cancelAll(): void {
+    for (const { run } of [...this.#runs.values()]) run.cancel();
+  }
+}
+
+/** A run with a time to end by is promised its share of the device until then; any other only its memory. */
+function admit({ admission }: Device<WorkSource>, { runId, withinMs, channels }: RunOpening, { components, memory, minSlots }: InlineDemand): Admission {
+  if (withinMs === null) return admission.admitSlack(runId, memory);
+  return admission.admit(runId, { chunkComponents: components, chunkMs: withinMs, redirectComponents: [], memory, minSlots }, { video: channels.video.slots, audio: channels.audio.slots });
+}

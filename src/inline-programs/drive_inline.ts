@@ -1,0 +1,139 @@
+import type { Kernels } from '../engine/model/kernels/create_kernels.ts';
+import type { LogprobRecomputeKernel, LogprobRecomputeState } from '../engine/model/kernels/logprob_recompute.ts';
+import type { EncoderChunkState } from '../engine/model/kernels/encoder_chunk.ts';
+import type { StartBankState } from '../engine/model/kernels/start_bank.ts';
+import type { ModelSpec } from '../engine/model/spec/model_spec.ts';
+import { InlineGraph } from '../engine/programs/InlineGraph.ts';
+import { item } from '../engine/programs/inline_ports.ts';
+import type { InlineLibrary, InlineOffer, InlineSpec } from '../engine/programs/inline_spec.ts';
+import { SegueError } from '../protocol/errors.ts';
+import type { ContinuationModel, PromptLanguage, ScenePlan } from '../realtime-programs/continuation_model.ts';
+import { continuationModel, type ContinuationSource } from '../realtime-programs/drive_model.ts';
+import { bindingContext } from './nodes/bind.ts';
+import { DirectorNode } from './nodes/DirectorNode.ts';
+import { FrameNode } from './nodes/FrameNode.ts';
+import { OnceNode } from './nodes/OnceNode.ts';
+import { VideoNode } from './nodes/VideoNode.ts';
+import { logprobSink, mediaSink, textSink } from './sinks.ts';
+
+/**
+ * Text → reasoning text → scene → action-steered video → sound and pixels, over one instance.
+ * The node `start` is where a story's first latents come from: whatever gives `start_latents` can stand there.
+ */
+export const REASON_THEN_GENERATE: InlineSpec = {
+  programId: 'reason_then_generate',
+  requires: ['reasoning_text', 'text_to_video', 'text_to_audio', 'action_conditioning', 'vae_decode'],
+  inputs: { prompt: { kind: 'text', type: 'prompt' }, chunks: { kind: 'control', type: 'count' }, actions: { kind: 'control', type: 'actions' } },
+  nodes: {
+    director: { kind: 'model_loop', loopKind: 'ar_decode' },
+    encoder: { kind: 'model_loop', loopKind: 'encoder_chunk' },
+    start: { kind: 'model_loop', loopKind: 'start_bank' },
+    video: { kind: 'model_loop', loopKind: 'video_continuation' },
+    sound: { kind: 'model_loop', loopKind: 'audio' },
+    picture: { kind: 'model_loop', loopKind: 'vae_tile_decode' },
+    textOut: { kind: 'stream', stream: 'text' },
+    mediaOut: { kind: 'stream', stream: 'media' },
+  },
+  edges: [
+    { kind: 'text', from: 'input.prompt', to: 'director.prompt' },
+    { kind: 'stream', from: 'director.words', to: 'textOut.words' },
+    { kind: 'control', from: 'director.scene', to: 'encoder.scene' },
+    { kind: 'control', from: 'director.scene', to: 'start.scene' },
+    { kind: 'tensor', from: 'encoder.prompt', to: 'video.prompt' },
+    { kind: 'tensor', from: 'start.latents', to: 'video.start' },
+    { kind: 'control', from: 'input.chunks', to: 'video.chunks' },
+    { kind: 'control', from: 'input.actions', to: 'video.actions' },
+    { kind: 'tensor', from: 'video.latents', to: 'picture.latents' },
+    { kind: 'tensor', from: 'video.latents', to: 'sound.latents' },
+    { kind: 'stream', from: 'picture.pictures', to: 'mediaOut.pictures' },
+    { kind: 'stream', from: 'sound.samples', to: 'mediaOut.samples' },
+  ],
+};
+
+/** Log-probabilities of sampled tokens under the served weights: what a learner asks of the policy that serves. */
+export const LOGPROB_RECOMPUTE: InlineSpec = {
+  programId: 'logprob_recompute',
+  requires: ['logprob_recompute'],
+  inputs: { sampled: { kind: 'text', type: 'sampled_tokens' } },
+  nodes: { logprob: { kind: 'model_loop', loopKind: 'logprob_recompute' }, out: { kind: 'stream', stream: 'logprobs' } },
+  edges: [
+    { kind: 'text', from: 'input.sampled', to: 'logprob.sampled' },
+    { kind: 'stream', from: 'logprob.logprobs', to: 'out.logprobs' },
+  ],
+};
+
+/** Input `sampled` of {@link LOGPROB_RECOMPUTE}. */
+export interface SampledTokens {
+  /** What was continued. */
+  readonly prompt: readonly number[];
+  readonly tokens: readonly number[];
+}
+
+export type InlineSource = ContinuationSource & Pick<ModelSpec, 'capabilities'>;
+
+/** A model's loops as nodes of inline programs, and what it offers to them. */
+export interface DriveInline {
+  readonly model: ContinuationModel;
+  readonly library: InlineLibrary;
+  readonly offer: InlineOffer;
+  /** @throws {TypeError} naming what the program wants and the model lacks. */
+  program(spec: InlineSpec): InlineGraph;
+}
+
+export function driveInline(source: InlineSource, kernels: Kernels, language: PromptLanguage): DriveInline {
+  const model = continuationModel(source, kernels, language);
+  const { loops, components } = model;
+  const nodes = [
+    new DirectorNode(model),
+    new OnceNode({
+      loopKind: loops.encoder.kind,
+      component: components.encoder,
+      input: ['scene', { kind: 'control', type: 'scene' }],
+      output: ['prompt', { kind: 'tensor', type: 'prompt' }],
+      alive: 2,
+      bind: (scene, seed) => loops.encoder.initState({ ids: language.encode(scene as ScenePlan) }, bindingContext(seed)),
+      result: (loop) => item((loop as EncoderChunkState).encoded, { blocks: loop.blocks }),
+    }),
+    new OnceNode({
+      loopKind: loops.start.kind,
+      component: components.start,
+      input: ['scene', { kind: 'control', type: 'scene' }],
+      output: ['latents', { kind: 'tensor', type: 'start_latents' }],
+      alive: 2,
+      bind: (scene, seed) => loops.start.initState({ index: language.bankIndex(scene as ScenePlan) }, bindingContext(seed)),
+      result: (loop) => item((loop as StartBankState).latents, { blocks: loop.blocks }),
+    }),
+    new VideoNode(model),
+    FrameNode.picture(model),
+    FrameNode.sound(model),
+    ...logprobNode(source, kernels.logprob_recompute),
+  ];
+  const library: InlineLibrary = {
+    loops: Object.fromEntries(nodes.map((node) => [node.loopKind, node])) as InlineLibrary['loops'],
+    sinks: { text: textSink, media: mediaSink(model.format), logprobs: logprobSink } as InlineLibrary['sinks'],
+  };
+  const offer: InlineOffer = { loopKinds: Object.keys(kernels), components: Object.keys(source.components), capabilities: Object.keys(source.capabilities) };
+  return { model, library, offer, program: (spec) => new InlineGraph(spec, library, offer, model.bytesOf) };
+}
+
+function logprobNode({ loops }: InlineSource, kernel: LogprobRecomputeKernel | undefined): OnceNode[] {
+  const component = Object.values(loops).find(({ kind }) => kind === 'logprob_recompute')?.components[0];
+  if (kernel === undefined || component === undefined) return [];
+  return [
+    new OnceNode({
+      loopKind: kernel.kind,
+      component,
+      input: ['sampled', { kind: 'text', type: 'sampled_tokens' }],
+      output: ['logprobs', { kind: 'stream', type: 'logprobs' }],
+      alive: 0,
+      bind: (sampled, seed) => {
+        try {
+          return kernel.initState(sampled as SampledTokens, bindingContext(seed));
+        } catch (error) {
+          throw new SegueError('bad_request', error instanceof Error ? error.message : String(error), { param: 'sampled', cause: error });
+        }
+      },
+      result: (loop) => item((loop as LogprobRecomputeState).plan.logprobs),
+    }),
+  ];
+}

@@ -1,0 +1,90 @@
+import type { ArDecodeState } from '../../engine/model/kernels/ar_decode.ts';
+import type { LoopState } from '../../engine/model/loop_kernel.ts';
+import type { BlockId } from '../../engine/model/work.ts';
+import type { Heads, InlineNode, NodeDemand, NodeState, NodeTurn, Taken } from '../../engine/programs/InlineNode.ts';
+import { item, type Given } from '../../engine/programs/inline_ports.ts';
+import { SegueError } from '../../protocol/errors.ts';
+import type { ContinuationModel, ScenePlan } from '../../realtime-programs/continuation_model.ts';
+import { bindingContext, UNCONDITIONED } from './bind.ts';
+
+export interface DirectorState extends NodeState {
+  readonly seed: number;
+  readonly loop: ArDecodeState | null;
+  readonly plan: ScenePlan;
+  /** Passes that are still to come after the current one. */
+  readonly edits: readonly string[];
+  /** What the words name by themselves: stands in for a pass that ends without a plan. */
+  readonly changes: ScenePlan;
+  /** Length of what was said of the current pass. */
+  readonly said: number;
+  readonly phase: 'waits' | 'speaks' | 'done';
+}
+
+/** Reasons in words: from a prompt to a scene, token by token. A prompt of several wishes is as many passes, each over the plan of the one before. */
+export class DirectorNode implements InlineNode<DirectorState> {
+  readonly loopKind = 'ar_decode';
+  readonly inputs = { prompt: { kind: 'text', type: 'prompt' } } as const;
+  readonly outputs = { words: { kind: 'stream', type: 'words' }, scene: { kind: 'control', type: 'scene' } } as const;
+  readonly components: readonly string[];
+  readonly #model: ContinuationModel;
+
+  constructor(model: ContinuationModel) {
+    this.#model = model;
+    this.components = [model.components.director];
+  }
+
+  open(seed: number): DirectorState {
+    return { seed, loop: null, plan: this.#model.language.choose(seed), edits: [], changes: {}, said: 0, phase: 'waits' };
+  }
+
+  take(state: DirectorState, { prompt }: Heads): Taken<DirectorState> | null {
+    if (state.phase !== 'waits' || prompt === undefined) return null;
+    const { edits, changes } = this.#model.language.parse(promptOf(prompt.value));
+    const [first, ...rest] = edits;
+    return { state: { ...state, phase: 'speaks', edits: rest, changes, loop: this.#direct(state, first!) }, taken: ['prompt'] };
+  }
+
+  turn({ phase }: DirectorState): NodeTurn | null {
+    return phase === 'speaks' ? { component: this.#model.components.director, conditioning: UNCONDITIONED } : null;
+  }
+
+  stepped(state: DirectorState, stepped: LoopState): { state: DirectorState; gives: readonly Given[] } {
+    const { language } = this.#model;
+    const loop = stepped as ArDecodeState;
+    const { tokens, done } = loop.plan;
+    const text = language.say(tokens);
+    const [edit, ...edits] = state.edits;
+    const last = done && edit === undefined;
+    const words: Given = { port: 'words', item: item({ text: `${text.slice(state.said)}${done && !last ? '\n' : ''}`, complete: last }) };
+    if (!done) return { state: { ...state, loop, said: text.length }, gives: [words] };
+    const plan = language.read(tokens).plan ?? { ...state.plan, ...state.changes };
+    const spoken = { ...state, plan, said: 0 };
+    if (edit !== undefined) return { state: { ...spoken, edits, loop: this.#direct(spoken, edit) }, gives: [words] };
+    return { state: { ...spoken, loop: null, phase: 'done' }, gives: [words, { port: 'scene', item: item(plan) }] };
+  }
+
+  finished({ phase }: DirectorState): boolean {
+    return phase === 'done';
+  }
+
+  blocks({ loop }: DirectorState): readonly BlockId[] {
+    return loop?.blocks ?? [];
+  }
+
+  demand({ prompt }: Readonly<Record<string, unknown>>): NodeDemand {
+    const { components, language } = this.#model;
+    const passes = language.parse(promptOf(prompt)).edits.length;
+    return { alive: this.components.map((component) => [component, 2] as const), units: [[components.director, passes * language.maxTokens]] };
+  }
+
+  #direct({ plan, seed }: DirectorState, edit: string): ArDecodeState {
+    const { loops, language } = this.#model;
+    const { endIds, maxTokens } = language;
+    return loops.director.initState({ ids: language.directorIds(plan, edit), endIds, maxTokens }, bindingContext(seed));
+  }
+}
+
+function promptOf(value: unknown): string {
+  if (typeof value !== 'string') throw new SegueError('bad_request', `a prompt is text, got ${typeof value}`, { param: 'prompt' });
+  return value;
+}
