@@ -57,6 +57,6 @@ export default tseslint.config(
       'max-lines': ['warn', { max: 500, skipBlankLines: true, skipComments: true }],
     },
   },
-  { files: ['test/**', 'bench/**', 'probe/**', 'scripts/**'], rules: { 'no-console': 'off' } },
+  { files: ['test/**', 'bench/**', 'probe/**', 'scripts/**', 'examples/**'], rules: { 'no-console': 'off' } },
   { files: ['scripts/*.js', 'eslint.config.js'], languageOptions: { globals: { process: 'readonly', console: 'readonly' } } },
 );

@@ -139,7 +139,7 @@ export class InlineRun implements WorkSource {
   }
 
   start(): void {
-    for (const event of this.#opened.events) this.#opening.emit(event);
+    this.#give(this.#opened.events);
     this.#deps.changed(this);
   }
 
@@ -187,7 +187,6 @@ export class InlineRun implements WorkSource {
   }
 
   #commit(transition: InlineTransition<unknown>, step: CommittedStep, plan: WorkPlan, predict: Predict): void {
-    const { program, emit } = this.#opening;
     const { state, events } = transition;
     const filled = Object.entries(plan.outputs).flatMap(([name, output]): FilledSlot[] => {
       const slot = step.outputs.slots[name];
@@ -198,11 +197,18 @@ export class InlineRun implements WorkSource {
     this.#failedSteps.delete(stepOf(plan));
     this.#units++;
     this.#asked?.advance(predict(plan.component));
+    this.#give(events);
+  }
+
+  /** Tells what came, and ends where nothing more can. */
+  #give(events: readonly RunEvent[]): void {
+    const { program, emit } = this.#opening;
     for (const event of events) {
       emit(event);
       // Whoever was told may have cancelled.
       if (this.closed) return;
     }
+    const { state } = this.#held;
     if (program.finished(state)) void this.#complete();
     else if (program.turns(state).length === 0) this.fault(new SegueError('internal', `run of ${this.programId} can't go on: ${program.describe(state)}`), true);
   }

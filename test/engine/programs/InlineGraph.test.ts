@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { loadModelSpec } from '../../../src/engine/model/spec/load_model_spec.ts';
 import { InlineGraph } from '../../../src/engine/programs/InlineGraph.ts';
 import type { InlineSpec } from '../../../src/engine/programs/inline_spec.ts';
-import { driveInline, REASON_THEN_GENERATE } from '../../../src/inline-programs/drive_inline.ts';
+import { driveInline, LOGPROB_RECOMPUTE, REASON_THEN_GENERATE } from '../../../src/inline-programs/drive_inline.ts';
 import { LANGUAGE, scriptedModel } from '../../interruption/virtual/scripted_model.ts';
 
 const { spec: model, kernels } = scriptedModel();
@@ -32,6 +33,16 @@ test('the forcing case is a program of the shipped model, and its spec names eve
     'picture: vae_tile_decode on vae_decode',
   ]);
   assert.deepEqual([...new Set(spec.edges.map(({ kind }) => kind))].sort(), ['control', 'stream', 'tensor']);
+});
+
+test('what programs.yaml declares is what the programs are', () => {
+  const { programs } = loadModelSpec(new URL('../../../models/drive', import.meta.url).pathname, { verifyChecksums: false });
+  for (const program of [REASON_THEN_GENERATE, LOGPROB_RECOMPUTE]) {
+    const { kind, requires, loops } = programs[program.programId]!;
+    assert.equal(kind, 'inline');
+    assert.deepEqual(requires, program.requires);
+    assert.deepEqual(loops, Object.fromEntries(Object.entries(program.nodes).flatMap(([name, node]) => (node.kind === 'model_loop' ? [[name, node.loopKind]] : []))));
+  }
 });
 
 test('what can not run is refused before any of it runs, and the fault says where and what was wanted', () => {

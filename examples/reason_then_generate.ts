@@ -1,0 +1,74 @@
+/**
+ * One run of an inline program, from words to a film: the model reasons in text, then drives, sounds and draws.
+ *
+ *   node examples/reason_then_generate.ts "a rainy night in the city" out
+ *
+ * writes `out/frame-000.ppm` …, `out/sound.wav`, and says what it thinks meanwhile. Ctrl+C ends it at the unit it is at.
+ */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Engine, type EngineEvent, type RunOptions } from '../src/engine/Engine.ts';
+import { PromptProcessor } from '../src/engine/model/processors/PromptProcessor.ts';
+import { driveInline, REASON_THEN_GENERATE, type DriveInline } from '../src/inline-programs/drive_inline.ts';
+import { driveLanguage } from '../src/realtime-programs/drive_model.ts';
+
+const MODEL = new URL('../models/drive', import.meta.url).pathname;
+
+/** The loops of a loaded `drive`, ready to be composed. */
+export function driveOf(engine: Engine): DriveInline {
+  return driveInline(engine.spec, engine.kernels, driveLanguage(PromptProcessor.load(engine.spec)));
+}
+
+/** Two seconds: straight on, then to the left, faster. */
+export function reasonThenGenerate(engine: Engine, prompt: string, options: RunOptions = {}): AsyncGenerator<EngineEvent, void> {
+  const program = driveOf(engine).program(REASON_THEN_GENERATE);
+  const actions = [...Array(6).fill({ steer: 0, speed: 2 }), { steer: -1, speed: 3 }];
+  return engine.run(program, { prompt, chunks: 12, actions }, options);
+}
+
+export async function main(prompt: string, out: string, signal: AbortSignal): Promise<void> {
+  const engine = await Engine.load(MODEL);
+  const { width, height, audioSampleRate } = engine.spec.format;
+  const sound: Uint8Array[] = [];
+  mkdirSync(out, { recursive: true });
+  try {
+    for await (const event of reasonThenGenerate(engine, prompt, { seed: 7, signal })) {
+      if (event.type === 'text.delta') process.stdout.write(event.complete ? `${event.text}\n` : event.text);
+      if (event.type === 'media.chunk') {
+        writeFileSync(join(out, `frame-${String(event.frame).padStart(3, '0')}.ppm`), Buffer.concat([Buffer.from(`P6 ${width} ${height} 255\n`), event.pixels]));
+        sound.push(new Uint8Array(event.samples.buffer));
+      }
+      if (event.type === 'completed') console.log(`${event.usage.units} units, ${event.usage.deviceMs.toFixed(0)} ms of the device`);
+    }
+    writeFileSync(join(out, 'sound.wav'), wav(Buffer.concat(sound), audioSampleRate));
+  } finally {
+    await engine.close();
+  }
+}
+
+/** Mono, 16 bit. */
+function wav(samples: Buffer, rate: number): Buffer {
+  const header = Buffer.alloc(44);
+  header.write('RIFF', 0);
+  header.writeUInt32LE(36 + samples.length, 4);
+  header.write('WAVEfmt ', 8);
+  header.writeUInt32LE(16, 16);
+  header.writeUInt16LE(1, 20);
+  header.writeUInt16LE(1, 22);
+  header.writeUInt32LE(rate, 24);
+  header.writeUInt32LE(rate * 2, 28);
+  header.writeUInt16LE(2, 32);
+  header.writeUInt16LE(16, 34);
+  header.write('data', 36);
+  header.writeUInt32LE(samples.length, 40);
+  return Buffer.concat([header, samples]);
+}
+
+if (import.meta.main) {
+  const interrupt = new AbortController();
+  process.once('SIGINT', () => interrupt.abort());
+  const [prompt = 'a rainy night in the city', out = 'out'] = process.argv.slice(2);
+  await main(prompt, out, interrupt.signal).catch((error: unknown) => {
+    if (!interrupt.signal.aborted) throw error;
+  });
+}
