@@ -25,8 +25,9 @@ async function results(choose: (turns: number) => number): Promise<{ events: unk
   const tell = (given: readonly RunEvent[]): void => {
     for (const event of given) events.push(event.type === 'media.chunk' ? { ...event, videoSlot: contents.get(event.videoSlot), audioSlot: contents.get(event.audioSlot) } : event);
   };
-  let { state, events: first } = PROGRAM.open(INPUTS, SEED);
-  tell(first);
+  const opened = PROGRAM.open(INPUTS, SEED);
+  let { state } = opened;
+  tell(opened.events);
   for (let turns = PROGRAM.turns(state); turns.length > 0; turns = PROGRAM.turns(state)) {
     const turn = turns[choose(turns.length)]!;
     const kernel = kernels[turn.kernel as 'audio'] as unknown as LoopKernel<never, LoopState, unknown>;

@@ -59,3 +59,20 @@ test('a bound that can not be', () => {
   const { pool, costs } = controllerOf();
   assert.throws(() => new AdmissionController(costs, pool, { bound: 1.2, redirectReserve: 0, lookAheadMs: 1 }), TypeError);
 });
+
+test('work that fills slack is promised memory and no time: it neither takes a place nor needs one', () => {
+  const { admission, pool } = controllerOf(40);
+  for (let index = 0; index < 3; index++) assert.ok(admission.admit(`s${index}`, DEMAND, SLOTS).admitted);
+  const slack = admission.admitSlack('run', { kv: 10 });
+  assert.ok(slack.admitted && slack.grant.load === 0);
+  assert.equal(admission.sessions, 3);
+  assert.deepEqual(admission.admitSlack('more', { kv: 1 }), { admitted: false, reason: 'memory', load: 0 });
+  slack.grant.release();
+  slack.grant.release();
+  assert.equal(pool.accounts, 3);
+});
+
+test('whoever can not be redirected keeps no reserve for it', () => {
+  const { admission } = controllerOf();
+  assert.equal(admission.demandOf({ ...DEMAND, redirectComponents: [] }), 0.2);
+});
