@@ -30,7 +30,7 @@ export class DirectorNode implements InlineNode<DirectorState> {
 
   constructor(model: ContinuationModel) {
     this.#model = model;
-    this.components = [model.components.director];
+    this.components = [model.components.directorPrefill, model.components.directorStep];
   }
 
   open(seed: number): DirectorState {
@@ -44,8 +44,9 @@ export class DirectorNode implements InlineNode<DirectorState> {
     return { state: { ...state, phase: 'speaks', edits: rest, changes, loop: this.#direct(state, first!) }, taken: ['prompt'] };
   }
 
-  turn({ phase }: DirectorState): NodeTurn | null {
-    return phase === 'speaks' ? { component: this.#model.components.director, conditioning: UNCONDITIONED } : null;
+  turn({ phase, loop }: DirectorState): NodeTurn | null {
+    const { directorPrefill, directorStep } = this.#model.components;
+    return phase === 'speaks' ? { component: loop!.kv === null ? directorPrefill : directorStep, conditioning: UNCONDITIONED } : null;
   }
 
   stepped(state: DirectorState, stepped: LoopState): { state: DirectorState; gives: readonly Given[] } {
@@ -74,7 +75,8 @@ export class DirectorNode implements InlineNode<DirectorState> {
   demand({ prompt }: Readonly<Record<string, unknown>>): NodeDemand {
     const { components, language } = this.#model;
     const passes = language.parse(promptOf(prompt)).edits.length;
-    return { alive: this.components.map((component) => [component, 2] as const), units: [[components.director, passes * language.maxTokens]] };
+    // Keys and values that are read, and those that are written.
+    return { alive: [[components.directorStep, 2]], units: [[components.directorPrefill, passes], [components.directorStep, passes * (language.maxTokens - 1)]] };
   }
 
   #direct({ plan, seed }: DirectorState, edit: string): ArDecodeState {

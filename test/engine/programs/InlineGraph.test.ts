@@ -25,7 +25,7 @@ test('the forcing case is a program of the shipped model, and its spec names eve
   const { spec } = DRIVE.program(REASON_THEN_GENERATE);
   assert.equal(spec.kind, 'inline');
   assert.deepEqual(Object.entries(spec.nodes).flatMap(([name, node]) => (node.kind === 'model_loop' ? [`${name}: ${node.loopKind} on ${node.components.join(', ')}`] : [])), [
-    'director: ar_decode on director_lm',
+    'director: ar_decode on director_prefill, director_step',
     'encoder: encoder_chunk on text_encoder',
     'start: start_bank on start_bank',
     'video: video_continuation on denoise_step, clean_write',
