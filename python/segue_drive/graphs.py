@@ -1,4 +1,4 @@
-"""The seven graphs that the server runs, as PyTorch modules with the exact inputs and outputs of the exported files.
+"""The graphs that the server runs, as PyTorch modules with the exact inputs and outputs of the exported files.
 
 B is 1..16 and the first axis everywhere. Levels, masks and embeddings: see `transformer`.
 """
@@ -15,6 +15,8 @@ from .geometry import (
     CONTEXT_NOISE, CONTROL_DIM, CONTROLS_PER_FRAME, DIRECTOR_WORDS, FRAME_HEIGHT, FRAME_WIDTH, HEAD_DIM, MASKED, NUM_HEADS, NUM_LAYERS,
     NUM_PICTURE_TOKENS, NUM_SOUND_TOKENS, NUM_TIME_PAIRS, NUM_TOKENS, PROMPT_WORDS, SAMPLES_PER_CONTROL, TOKEN_DIM, WINDOW_CHUNKS,
 )
+from .picture_encoder import VaeEncode
+from .picture_reader import PictureReader
 from .synth import NUM_BINS, SoundSynthesiser, neutral_control
 from .transformer import DriveTransformer, space_angles, time_rotation
 from .vae import unpatchify_frame
@@ -185,6 +187,10 @@ def example_inputs(names: list[str], batch: int = 2, seed: int = 0) -> tuple[Ten
                 return torch.randint(0, 80, (batch, 1), generator=g)
             case "position":
                 return torch.randint(8, 30, (batch, 1), generator=g)
+            case "rgb":  # smooth, as pictures are
+                coarse = torch.rand(batch, 3, 4, 7, generator=g)
+                picture = nn.functional.interpolate(coarse, (FRAME_HEIGHT, FRAME_WIDTH), mode="bilinear", align_corners=False)
+                return (picture.permute(0, 2, 3, 1) * 255).round().to(torch.uint8).contiguous()
         raise ValueError(f"no example for input {name}")
 
     return tuple(make(name) for name in names)
@@ -209,6 +215,7 @@ def build_graphs(model: DriveModel, start_chunks: Tensor) -> dict[str, Graph]:
         ),
         "director_lm": Graph(DirectorLM(transformer), ["ids", "position"], ["logits"], (script, *example_inputs(["position"]))),
         "start_bank": Graph(StartBank(start_chunks), ["index"], ["x"], example_inputs(["index"])),
+        "vae_encode": Graph(VaeEncode(model, start_chunks, PictureReader.of(model)), ["rgb"], ["x", "entry"], example_inputs(["rgb"])),
     }
     for graph in graphs.values():
         graph.module.eval()

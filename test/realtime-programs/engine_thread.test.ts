@@ -38,7 +38,7 @@ class Stage {
   }
 
   open(sessionId: string, prompt: string | null): void {
-    this.send({ type: 'session.open', sessionId, model: this.card!.modelId, program: 'drive', seed: 7, prompt, tenant: 't', channels: { words: this.words.buffer, video: this.video.descriptor, audio: this.audio.descriptor } });
+    this.send({ type: 'session.open', sessionId, model: this.card!.modelId, program: 'drive', seed: 7, prompt, image: null, tenant: 't', channels: { words: this.words.buffer, video: this.video.descriptor, audio: this.audio.descriptor } });
   }
 
   get presented90k(): number {

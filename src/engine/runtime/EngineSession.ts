@@ -40,6 +40,7 @@ export interface SessionOpening {
   readonly program: RealtimeProgram;
   readonly seed: number;
   readonly prompt: string | null;
+  readonly image: SharedArrayBuffer | null;
   readonly channels: SessionChannels;
   readonly device: Device<EngineSession>;
   readonly grant: AdmissionGrant;
@@ -89,8 +90,8 @@ export class EngineSession {
   #action: ActionState;
   readonly #recall: MediaRecall;
 
-  constructor({ sessionId, program, seed, prompt, channels, device, grant }: SessionOpening, deps: SessionDependencies) {
-    const initial = program.open({ seed, prompt });
+  constructor({ sessionId, program, seed, prompt, image, channels, device, grant }: SessionOpening, deps: SessionDependencies) {
+    const initial = program.open({ seed, prompt, image });
     this.sessionId = sessionId;
     this.program = program;
     this.seed = seed;

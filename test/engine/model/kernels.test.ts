@@ -88,3 +88,20 @@ contract('audio', {
     return { kernel, state, contextAt: () => ctx, borrowed: [latents] };
   },
 });
+
+contract('vae_tile_encode', {
+  units: 1,
+  async ready(bench, _session, variant) {
+    const ctx = contextOf({ seed: variant });
+    const kernel = bench.kernels.vae_tile_encode;
+    return { kernel, state: kernel.initState({ image: gradient(variant) }, ctx), contextAt: () => ctx, borrowed: [] };
+  },
+});
+
+/** A smooth picture of the model's size. */
+function gradient(variant: number): SharedArrayBuffer {
+  const image = new SharedArrayBuffer(224 * 128 * 3);
+  const rgb = new Uint8Array(image);
+  for (let pixel = 0; pixel < 224 * 128; pixel++) rgb.set([pixel % 224, Math.floor(pixel / 224) * 2 - 1, 60 + 70 * variant], pixel * 3);
+  return image;
+}

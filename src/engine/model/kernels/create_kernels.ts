@@ -10,6 +10,7 @@ import { ComponentGraph } from './component_graph.ts';
 import { EncoderChunkKernel } from './encoder_chunk.ts';
 import { StartBankKernel } from './start_bank.ts';
 import { VaeTileDecodeKernel } from './vae_tile_decode.ts';
+import { VaeTileEncodeKernel } from './vae_tile_encode.ts';
 import { VideoContinuationKernel } from './video_continuation.ts';
 
 /** The part of a ModelSpec that kernels are made from; plain data, so both sides of the executor's port make the same ones. */
@@ -27,6 +28,7 @@ export interface Kernels {
   readonly video_continuation?: VideoContinuationKernel;
   readonly vae_tile_decode?: VaeTileDecodeKernel;
   readonly audio?: AudioKernel;
+  readonly vae_tile_encode?: VaeTileEncodeKernel;
 }
 
 /** All that the executor's side needs of a kernel. */
@@ -58,5 +60,7 @@ function createKernel(loop: LoopSpec, { components, format }: KernelSource): Any
       return new VaeTileDecodeKernel(first!, frame90k);
     case 'audio':
       return new AudioKernel(first!, loop.initial ?? {}, frame90k);
+    case 'vae_tile_encode':
+      return new VaeTileEncodeKernel(first!);
   }
 }
