@@ -11,6 +11,6 @@ export const SessionImage = Type.Object(
     mimeType: Type.String({ maxLength: 64, description: `One of ${IMAGE_TYPES.join(', ')}; not animated.` }),
     data: Type.String({ minLength: 1, description: `The file, base64; at most ${MAX_IMAGE_BYTES} bytes and ${MAX_IMAGE_PIXELS} pixels. It is cropped around its middle to the model's aspect ratio.` }),
   },
-  { additionalProperties: false, $id: 'SessionImage', description: 'A picture that the session starts from. A prompt changes what it shows; without one the story goes on as the picture is.' },
+  { additionalProperties: false, description: 'A picture that the session starts from. A prompt changes what it shows; without one the story goes on as the picture is.' },
 );
 export type SessionImage = Static<typeof SessionImage>;
