@@ -57,16 +57,18 @@ export class PictureStart {
       image = null;
     }
     if (choice !== this.#choice) return;
-    if (image === null) this.#show(null, 'This file can’t be read as a picture.');
+    if (image === null) this.#show(null, 'This file can’t be read as a picture.', true);
     else this.#show(image, 'The drive will start from this picture.');
   }
 
-  #show(image: SessionImage | null, note: string): void {
+  #show(image: SessionImage | null, note: string, fault = false): void {
     this.#image = image;
     this.#input.value = '';
     this.#chosen.hidden = image === null;
     if (image !== null) this.#preview.src = `data:${image.mimeType};base64,${image.data}`;
     this.#note.textContent = note;
+    this.#note.toggleAttribute('data-fault', fault);
+    this.#note.classList.toggle('visually-hidden', !fault);
   }
 }
 
