@@ -46,7 +46,7 @@ describe('a session that starts from a picture', () => {
     ];
     for (const [name, image, status, code, param] of cases) {
       const answer = await rig.call('POST', '/v1/sessions', { body: { image } });
-      assert.deepEqual([name, answer.status, answer.code, (answer.body['error'] as { param?: string }).param], [name, status, code, param]);
+      assert.deepEqual([name, answer.status, answer.code, (answer.body['error'] as unknown as { param?: string }).param], [name, status, code, param]);
     }
     assert.equal(rig.engine.sent.filter(({ type }) => type === 'session.open').length, opened);
   });

@@ -32,7 +32,7 @@ describe('a drive from a picture', () => {
     const { page: tab } = page.probe;
     await tab.getByRole('button', { name: /join/i }).focus();
     await tab.keyboard.press('Tab');
-    assert.equal(await tab.evaluate(() => document.activeElement?.id), 'picture');
+    assert.equal(await tab.evaluate<string>(`document.activeElement?.id`), 'picture');
     assert.equal(await tab.getByLabel('Start from a picture').count(), 1);
   });
 
@@ -51,11 +51,12 @@ describe('a drive from a picture', () => {
 
   it('starts from the picture that is dropped on the page, and says what it shows', async () => {
     const { page: tab } = page.probe;
-    const dropped = await tab.evaluateHandle((base64) => {
+    const dropped = await tab.evaluateHandle(`(() => {
       const transfer = new DataTransfer();
-      transfer.items.add(new File([Uint8Array.from(atob(base64), (character) => character.charCodeAt(0))], 'city.png', { type: 'image/png' }));
+      const bytes = Uint8Array.from(atob('${readFileSync(CITY).toString('base64')}'), (character) => character.charCodeAt(0));
+      transfer.items.add(new File([bytes], 'city.png', { type: 'image/png' }));
       return transfer;
-    }, readFileSync(CITY).toString('base64'));
+    })()`);
     await tab.getByTestId('poster').dispatchEvent('drop', { dataTransfer: dropped });
     await tab.getByTestId('picture-chosen').waitFor({ state: 'visible' });
     await page.join();
