@@ -24,6 +24,7 @@ class Stage {
   readonly audio = SharedPool.create(4000, 12);
   readonly #media = new MessageChannel();
   readonly #worker: Worker;
+  #playing: string | null = null;
   card: EngineCard | null = null;
 
   constructor() {
@@ -44,6 +45,7 @@ class Stage {
 
   /** One session at a time: what was seen of the one before is forgotten. */
   open(sessionId: string, prompt: string | null, image: SharedArrayBuffer | null = null): void {
+    this.#playing = sessionId;
     this.words = new SessionWords();
     this.chunks.length = this.pictures.length = 0;
     this.send({ type: 'session.open', sessionId, model: this.card!.modelId, program: 'drive', seed: 7, prompt, image, tenant: 't', channels: { words: this.words.buffer, video: this.video.descriptor, audio: this.audio.descriptor } });
@@ -76,14 +78,20 @@ class Stage {
 
   async end(sessionId: string): Promise<void> {
     this.send({ type: 'session.close', sessionId });
+    this.#playing = null;
     await this.until(() => this.messages.some((message) => message.type === 'session.closed' && message.sessionId === sessionId), 3000, 'closed');
   }
 
   async close(): Promise<void> {
+    // Of a test that failed: the engine would wait for its session for ever, and the process for the engine.
+    if (this.#playing !== null) this.send({ type: 'session.close', sessionId: this.#playing });
     this.send({ type: 'engine.drain' });
-    await this.until(() => this.messages.some(({ type }) => type === 'engine.drained'), 5000, 'drained');
-    this.#media.port1.close();
-    await this.#worker.terminate();
+    try {
+      await this.until(() => this.messages.some(({ type }) => type === 'engine.drained'), 5000, 'drained');
+    } finally {
+      this.#media.port1.close();
+      await this.#worker.terminate();
+    }
   }
 
   #play(event: EngineToMedia): void {
