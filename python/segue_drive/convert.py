@@ -34,7 +34,8 @@ MAX_BYTES = 30_000_000  # all weights of the repository live here, once
 # Which source checkpoints' parameters each component holds, as prefixes of the target names.
 COMPONENT_PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "text_encoder": {"transformer": ("word_embedding", "word_position", "text_experts", "query_scale")},
-    "director_lm": {"transformer": ("word_", "text_experts", "text_output_norm", "query_scale")},
+    "director_prefill": {"transformer": ("word_", "text_experts", "text_output_norm", "query_scale")},
+    "director_step": {"transformer": ("word_", "text_experts", "text_output_norm", "query_scale")},
     "denoise_step": {"transformer": (
         "picture_", "sound_", "token_position", "query_scale", "output_modulation", "noise_", "previous_noise_level", "steer_", "speed_", "modulation_projection",
     )},

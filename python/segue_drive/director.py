@@ -57,6 +57,8 @@ class PromptProcessor:
         self.words: list[str] = vocabulary["words"]
         self.ids = {word: i for i, word in enumerate(self.words)}
         self.special: dict[str, int] = vocabulary["special"]
+        self.max_words: int = processor["max_words"]["director"]
+        self.max_prompt_words: int = processor["max_words"]["director_prompt"]
         self.template: str = processor["prompt_template"]
         self.edits: dict[str, str] = processor["edit_templates"]
         self.names = [attribute["name"] for attribute in processor["attributes"]]
@@ -118,25 +120,31 @@ class PromptProcessor:
 
 
 class Director:
-    def __init__(self, processor: PromptProcessor, graphs: DriveGraphs, max_words: int = 40) -> None:
-        self.processor, self._graphs, self._max = processor, graphs, max_words
+    def __init__(self, processor: PromptProcessor, graphs: DriveGraphs) -> None:
+        self.processor, self._graphs = processor, graphs
 
     def complete(self, state: State, edit: str) -> tuple[list[str], str]:
         """Greedy completion: words of the new state, narration. Words of the edit outside the vocabulary are dropped."""
         p = self.processor
         script = ["<bos>", *p.state_words(state), "<sep>", *(word for word in edit.split() if word in p.ids), "<eos>"]
-        ids = [p.ids[word] for word in script][: self._max - 1]
-        first = len(ids)
-        while len(ids) < self._max:
-            padded = np.array([ids + [p.special["pad"]] * (self._max - len(ids))], np.int64)
-            logits = self._graphs.run("director_lm", ids=padded, position=np.array([[len(ids) - 1]], np.int64))[0]
-            word = int(logits[0].argmax())
-            if word == p.special["eos"]:
-                break
-            ids.append(word)
-        words = [p.words[i] for i in ids[first:]]
+        words = [p.words[i] for i in self._continue([p.ids[word] for word in script][: p.max_words - 1])]
         cut = words.index("<sep>") if "<sep>" in words else len(words)
         return words[:cut], " ".join(words[cut + 1 :])
+
+    def _continue(self, script: list[int]) -> list[int]:
+        """The ids that follow, without the one that ends them."""
+        p, ids = self.processor, list(script)
+        prompt = script[: p.max_prompt_words]  # longer ones than the processor's own templates make are read on word by word
+        padded = np.array([prompt + [p.special["pad"]] * (p.max_prompt_words - len(prompt))], np.int64)
+        logits, kv = self._graphs.run("director_prefill", ids=padded, position=np.array([[len(prompt) - 1]], np.int64))
+        for at in range(len(prompt), p.max_words):
+            if at == len(ids):
+                word = int(logits[0].argmax())
+                if word == p.special["eos"]:
+                    break
+                ids.append(word)
+            logits, kv = self._graphs.run("director_step", word=np.array([[ids[at]]], np.int64), position=np.array([[at]], np.int64), kv=kv)
+        return ids[len(script) :]
 
     def plan(self, state: State, parsed: Parsed) -> Plan:
         repaired, narration = False, ""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .checkpoint import DriveModel
+from .director_graphs import DIRECTOR_KV_HEADS, DirectorPrefill, DirectorStep
 from .geometry import (
     CONTEXT_NOISE, CONTROL_DIM, CONTROLS_PER_FRAME, DIRECTOR_WORDS, FRAME_HEIGHT, FRAME_WIDTH, HEAD_DIM, MASKED, NUM_HEADS, NUM_LAYERS,
     NUM_PICTURE_TOKENS, NUM_SOUND_TOKENS, NUM_TIME_PAIRS, NUM_TOKENS, PROMPT_WORDS, SAMPLES_PER_CONTROL, TOKEN_DIM, WINDOW_CHUNKS,
@@ -20,7 +21,7 @@ from .picture_reader import PictureReader
 from .synth import NUM_BINS, SoundSynthesiser, neutral_control
 from .transformer import DriveTransformer, space_angles, time_rotation
 from .vae import unpatchify_frame
-from .vocabulary import WORDS, encode_prompt
+from .vocabulary import DIRECTOR_PROMPT_WORDS, WORDS, encode_prompt
 
 WINDOW_KEYS = [f"k{i}" for i in range(WINDOW_CHUNKS)]  # k0 is the oldest chunk, k6 the newest
 WINDOW_VALUES = [f"v{i}" for i in range(WINDOW_CHUNKS)]
@@ -44,15 +45,6 @@ class TextEncoder(nn.Module):
 
     def forward(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return self.transformer.encode_text(ids)
-
-
-class DirectorLM(nn.Module):
-    def __init__(self, transformer: DriveTransformer) -> None:
-        super().__init__()
-        self.transformer = transformer
-
-    def forward(self, ids: Tensor, position: Tensor) -> Tensor:
-        return self.transformer.word_logits(ids, position)
 
 
 class _ChunkGraph(nn.Module):
@@ -185,8 +177,12 @@ def example_inputs(names: list[str], batch: int = 2, seed: int = 0) -> tuple[Ten
                 return torch.rand(batch, CONTROLS_PER_FRAME, NUM_BINS, generator=g)
             case "index":
                 return torch.randint(0, 80, (batch, 1), generator=g)
+            case "word":
+                return torch.randint(3, len(WORDS), (batch, 1), generator=g)
             case "position":
-                return torch.randint(8, 30, (batch, 1), generator=g)
+                return torch.randint(8, DIRECTOR_WORDS, (batch, 1), generator=g)
+            case "kv":
+                return torch.randn(batch, DIRECTOR_KV_HEADS, DIRECTOR_WORDS, HEAD_DIM, generator=g)
             case "rgb":  # smooth, as pictures are
                 coarse = torch.rand(batch, 3, 4, 7, generator=g)
                 picture = nn.functional.interpolate(coarse, (FRAME_HEIGHT, FRAME_WIDTH), mode="bilinear", align_corners=False)
@@ -200,7 +196,7 @@ def build_graphs(model: DriveModel, start_chunks: Tensor) -> dict[str, Graph]:
     """All graphs by file name (without `.onnx`). `start_chunks [80, NUM_TOKENS, TOKEN_DIM]`."""
     transformer = model.transformer
     ids = torch.tensor([encode_prompt("drive through the city at night with rain"), encode_prompt("coast day clear")])
-    script = torch.randint(3, len(WORDS), (2, DIRECTOR_WORDS), generator=torch.Generator().manual_seed(1))
+    script = torch.randint(3, len(WORDS), (2, DIRECTOR_PROMPT_WORDS), generator=torch.Generator().manual_seed(1))
     denoise = ["x", "eps", "prev", "pin", "pin_frames", "t", "t_prev", "t_next", *_ACTION_AND_TIME, *_TEXT, *_WINDOW]
     write = ["x", "eps", "prev", "t_prev", *_ACTION_AND_TIME, *_TEXT, *_WINDOW]
     synth = SoundSynthesiser(model.sound_mean, model.sound_std)
@@ -213,7 +209,8 @@ def build_graphs(model: DriveModel, start_chunks: Tensor) -> dict[str, Graph]:
             synth, ["x", "frame", "phase", "control", "tail", "noise"], ["pcm", "phase_next", "control_next", "tail_next"],
             example_inputs(["x", "frame", "phase", "control", "tail", "noise"]),
         ),
-        "director_lm": Graph(DirectorLM(transformer), ["ids", "position"], ["logits"], (script, *example_inputs(["position"]))),
+        "director_prefill": Graph(DirectorPrefill(transformer), ["ids", "position"], ["logits", "kv"], (script, torch.tensor([[8], [DIRECTOR_PROMPT_WORDS - 1]]))),
+        "director_step": Graph(DirectorStep(transformer), ["word", "position", "kv"], ["logits", "kv_next"], example_inputs(["word", "position", "kv"])),
         "start_bank": Graph(StartBank(start_chunks), ["index"], ["x"], example_inputs(["index"])),
         "vae_encode": Graph(VaeEncode(model, start_chunks, PictureReader.of(model)), ["rgb"], ["x", "entry"], example_inputs(["rgb"])),
     }

@@ -1,5 +1,5 @@
 """Parity of the exported graphs: C0 each graph against its PyTorch module, C1 a trajectory against an independent
-roll-out and against stored numbers of the source's own code.
+roll-out and against stored numbers of the source's own code, and the director word by word against all its words computed anew.
 
 `python -m segue_drive.parity --source DIR --weights models/drive/weights` prints the largest difference and tolerance of each check and fails past it.
 """
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from .checkpoint import DriveModel, load_drive
-from .geometry import FRAMES_PER_CHUNK, NUM_PICTURE_TOKENS, NUM_TOKENS, TOKEN_DIM
+from .geometry import DIRECTOR_WORDS, FRAMES_PER_CHUNK, NUM_PICTURE_TOKENS, NUM_TOKENS, TOKEN_DIM
 from .graphs import Graph, build_graphs, example_inputs
 from .picture_encoder import ENCODER_TOLERANCE
 from .picture_reader import encode_picture, random_picture
@@ -25,6 +25,9 @@ from .rollout import DriveGraphs, decode, roll_out
 from .source_reference import SourceReference
 from .start_chunks import BANK_SIZE, bank_attributes, render_start_chunks
 from .vae import patchify
+from .vocabulary import (
+    ATTRIBUTES, BOS, DIRECTOR_PROMPT_WORDS, EDIT_TEMPLATES_ONE, EDIT_TEMPLATES_TWO, EOS, PAD, PHRASES, SEP, WORD_IDS, canonical_phrases,
+)
 
 # Largest absolute difference allowed. Floats: rounding of fp32 sums in another order. Bytes and samples: one level, where rounding falls on the other side.
 TOLERANCE = {"float32": 1e-4, "uint8": 1, "int16": 1}
@@ -32,6 +35,8 @@ TRAJECTORY_TOLERANCE = 1e-3  # rounding grows over 12 chunks that feed each othe
 TRAJECTORY_CHUNKS = 12
 TRAJECTORY_BATCH = 2
 LATENCY_RUNS = 40
+DIRECTOR_PROMPTS = 64
+DIRECTOR_BATCH = 4
 
 
 def scripted_trajectory() -> tuple[list[list[str]], np.ndarray]:
@@ -65,7 +70,7 @@ def check_component(name: str, graph: Graph, graphs: DriveGraphs) -> dict:
     """C0 for batches of 1, 2 and 5 on fresh inputs."""
     worst: dict[str, float] = {}
     for batch in (1, 2, 5):
-        if name in ("text_encoder", "director_lm"):
+        if name in ("text_encoder", "director_prefill"):
             repeat = [value.repeat(3, *[1] * (value.dim() - 1))[:batch] for value in graph.example]
             inputs = dict(zip(graph.inputs, repeat))
         else:
@@ -108,6 +113,44 @@ def check_trajectory(model: DriveModel, graphs: DriveGraphs, source: SourceRefer
     ]
 
 
+def director_prompts(count: int, seed: int = 3) -> list[list[int]]:
+    """Ids of `<bos> state <sep> edit <eos>` for seeded states and edits of one or two attributes; the first is as long as any can be."""
+    rng = np.random.default_rng(seed)
+    texts = [("snowy mountains day clear sky", EDIT_TEMPLATES_TWO[0].format(a="early morning", b="pine forest"))]
+    for _ in range(count - 1):
+        state = canonical_phrases((int(rng.integers(5)), int(rng.integers(4)), int(rng.integers(4))))
+        phrases = [str(rng.choice([p for values in PHRASES[name] for p in values])) for name in rng.permutation(ATTRIBUTES)[:2]]
+        edit = EDIT_TEMPLATES_ONE[0].format(a=phrases[0]) if rng.random() < 0.5 else EDIT_TEMPLATES_TWO[0].format(a=phrases[0], b=phrases[1])
+        texts.append((" ".join(state.values()), edit))
+    return [[BOS, *(WORD_IDS[w] for w in state.split()), SEP, *(WORD_IDS[w] for w in edit.split()), EOS] for state, edit in texts]
+
+
+def check_director(model: DriveModel, graphs: DriveGraphs) -> list[dict]:
+    """C1: one pass over a prompt and then one per word, up to the whole context and in batches of prompts of different lengths, against all words
+    computed anew: logits, and how many of the words chosen differ."""
+    prompts, worst, others, words = director_prompts(DIRECTOR_PROMPTS), 0.0, 0, 0
+    for first in range(0, len(prompts), DIRECTOR_BATCH):
+        batch = prompts[first : first + DIRECTOR_BATCH]
+        ids = np.array([prompt + [PAD] * (DIRECTOR_WORDS - len(prompt)) for prompt in batch], np.int64)
+        at = np.array([[len(prompt) - 1] for prompt in batch], np.int64)
+        logits, kv = graphs.run("director_prefill", ids=ids[:, :DIRECTOR_PROMPT_WORDS], position=at)
+        while True:
+            with torch.no_grad():
+                anew = model.transformer.word_logits(torch.from_numpy(ids), torch.from_numpy(at)).numpy()
+            worst = max(worst, _difference(logits, anew))
+            word = logits.argmax(1)[:, None]
+            others, words = others + int((word[:, 0] != anew.argmax(1)).sum()), words + len(batch)
+            at = at + 1
+            if at.max() == DIRECTOR_WORDS:
+                break
+            np.put_along_axis(ids, at, word, 1)
+            logits, kv = graphs.run("director_step", word=word, position=at, kv=kv)
+    return [
+        _check("C1 director's logits, kept words against all computed anew", worst, TOLERANCE["float32"], prompts=len(prompts), words=words),
+        _check("C1 director's words that differ from those of all computed anew", others, 0, prompts=len(prompts), words=words),
+    ]
+
+
 def check_picture_encoder(model: DriveModel, graphs: DriveGraphs) -> dict:
     """C0: a start chunk of 8-bit encoder weights against the float32 encoder's latents of the same rendered pictures."""
     rng = np.random.default_rng(11)
@@ -119,7 +162,10 @@ def check_picture_encoder(model: DriveModel, graphs: DriveGraphs) -> dict:
 
 def check_all(model: DriveModel, built: dict[str, Graph], weights: Path, source: SourceReference) -> list[dict]:
     graphs = DriveGraphs(weights)
-    return [*(check_component(name, graph, graphs) for name, graph in built.items()), *check_trajectory(model, graphs, source), check_picture_encoder(model, graphs)]
+    return [
+        *(check_component(name, graph, graphs) for name, graph in built.items()), *check_director(model, graphs), *check_trajectory(model, graphs, source),
+        check_picture_encoder(model, graphs),
+    ]
 
 
 def measure_latency(built: dict[str, Graph], weights: Path) -> dict[str, dict[str, float]]:

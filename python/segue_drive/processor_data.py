@@ -8,7 +8,7 @@ from .geometry import (
 )
 from .synth import NUM_BINS, neutral_control
 from .transformer import time_frequencies
-from .vocabulary import ALIASES, ATTRIBUTES, BOS, EDIT_TEMPLATES_ONE, EDIT_TEMPLATES_TWO, EOS, PAD, PHRASES, PROMPT_TEMPLATES, SEP, WORDS
+from .vocabulary import ALIASES, ATTRIBUTES, BOS, DIRECTOR_PROMPT_WORDS, EDIT_TEMPLATES_ONE, EDIT_TEMPLATES_TWO, EOS, PAD, PHRASES, PROMPT_TEMPLATES, SEP, WORDS
 
 
 def vocabulary_json() -> dict:
@@ -26,7 +26,7 @@ def processor_json() -> dict:
         "aliases": ALIASES,
         "prompt_template": PROMPT_TEMPLATES[0],
         "edit_templates": {"one": EDIT_TEMPLATES_ONE[0], "two": EDIT_TEMPLATES_TWO[0]},
-        "max_words": {"prompt": PROMPT_WORDS, "director": DIRECTOR_WORDS},
+        "max_words": {"prompt": PROMPT_WORDS, "director": DIRECTOR_WORDS, "director_prompt": DIRECTOR_PROMPT_WORDS},
         "unknown_words": "warning",
         "no_attribute": "prompt_not_understood",
         "actions": {"steer": ["left", "straight", "right"], "speed": ["stand", "slow", "middle", "fast"]},

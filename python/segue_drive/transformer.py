@@ -146,15 +146,17 @@ class DriveTransformer(nn.Module):
         return torch.stack(keys, 1), torch.stack(values, 1), mask
 
     def word_logits(self, ids: Tensor, position: Tensor) -> Tensor:
-        """Logits `[B, V]` of the word after `position [B, 1]` in `ids [B, T]`."""
+        """Logits `[B, V]` of the word after `position [B, 1]` in `ids [B, T]`, all computed anew: the reference for `director_graphs`."""
         x, _, _ = self._text_layers(ids, with_last_output=True)
-        x = torch.gather(x, 1, position[:, :, None].expand(-1, -1, MODEL_DIM))[:, 0]
-        x = rms_normalise(x) * self.text_output_norm
-        return (x @ self.word_embedding.weight.t()) * MODEL_DIM**-0.5 + self.word_bias
+        return self.text_logits(torch.gather(x, 1, position[:, :, None].expand(-1, -1, MODEL_DIM))[:, 0])
 
     def all_word_logits(self, ids: Tensor) -> Tensor:
         """Logits `[B, T, V]` of the word after each of `ids [B, T]`: what training needs at once."""
         x, _, _ = self._text_layers(ids, with_last_output=True)
+        return self.text_logits(x)
+
+    def text_logits(self, x: Tensor) -> Tensor:
+        """Logits `[..., V]` of the next word from the last layer's output `[..., D]`."""
         return (rms_normalise(x) * self.text_output_norm @ self.word_embedding.weight.t()) * MODEL_DIM**-0.5 + self.word_bias
 
     # ---- picture and sound --------------------------------------------------------------------------------------------------

@@ -80,7 +80,22 @@ def _build_words() -> list[str]:
     return [*SPECIAL_WORDS, *sorted(words)]
 
 
+def _longest_director_prompt() -> int:
+    """Words of `<bos> state <sep> edit <eos>` for the longest state and the longest edit that the prompt processor writes."""
+
+    def longest(name: str, only_canonical: bool) -> int:
+        return max(len(phrase.split()) for values in PHRASES[name] for phrase in (values[:1] if only_canonical else values))
+
+    def fixed(template: str) -> int:
+        return sum("{" not in word for word in template.split())
+
+    *_, second, first = sorted(longest(name, only_canonical=False) for name in ATTRIBUTES)  # an edit names an attribute at most once
+    edit = max(fixed(EDIT_TEMPLATES_ONE[0]) + first, fixed(EDIT_TEMPLATES_TWO[0]) + first + second)
+    return 3 + sum(longest(name, only_canonical=True) for name in ATTRIBUTES) + edit
+
+
 WORDS = _build_words()
+DIRECTOR_PROMPT_WORDS = _longest_director_prompt()
 WORD_IDS = {word: index for index, word in enumerate(WORDS)}
 
 

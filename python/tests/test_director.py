@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from segue_drive.director import Director, PromptNotUnderstood, PromptProcessor, apply_mentions, measure
+from segue_drive.director import Director, PromptNotUnderstood, PromptProcessor, apply_mentions, examples, measure
 from segue_drive.rollout import DriveGraphs
+from segue_drive.vocabulary import DIRECTOR_PROMPT_WORDS
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,20 @@ def test_three_attributes_take_two_passes(processor: PromptProcessor, model_fold
     plan = Director(processor, DriveGraphs(model_folder / "weights")).plan((0, 1, 0), processor.parse("city at midnight in a storm"))
     assert plan.passes == 2 and plan.state == (2, 3, 1) and not plan.repaired
     assert plan.prompt == "drive through the city at night with rain" and "city" in plan.narration
+
+
+def test_the_prefill_is_as_long_as_the_longest_script_and_no_longer(processor: PromptProcessor) -> None:
+    states = [(place, time, weather) for place in range(5) for time in range(4) for weather in range(4)]
+    mentions = list({(m.attribute, m.phrase): m for m in processor.lexicon.values()}.values())
+    pairs = [(a,) for a in mentions] + [(a, b) for a in mentions for b in mentions if a.attribute != b.attribute]
+    edits = [edit for pair in pairs for edit, _ in processor.passes(pair)]
+    longest = 3 + max(len(processor.state_words(state)) for state in states) + max(len(edit.split()) for edit in edits)
+    assert longest == processor.max_prompt_words == DIRECTOR_PROMPT_WORDS
+
+
+def test_the_director_says_what_it_said_when_it_computed_every_word_anew(model_folder: Path) -> None:
+    stored = json.loads((Path(__file__).parents[2] / "test" / "oracle" / "processor_examples.json").read_text())
+    assert json.loads(json.dumps(examples(model_folder))) == stored
 
 
 def test_the_plan_is_right_on_seeded_edits(model_folder: Path) -> None:

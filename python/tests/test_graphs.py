@@ -8,9 +8,10 @@ import json
 import numpy as np
 import pytest
 
-from segue_drive.parity import scripted_trajectory, trajectory_noise
+from segue_drive.parity import director_prompts, scripted_trajectory, trajectory_noise
 from segue_drive.rollout import DriveGraphs, StreamState, denoise_chunk, encode_prompts, roll_out, write_chunk
 from segue_drive.source_reference import SourceReference
+from segue_drive.vocabulary import DIRECTOR_PROMPT_WORDS
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +95,42 @@ def test_time_is_relative(graphs) -> None:
             write_chunk(graphs, state, text, steer, speed, x, next(noise))
         results.append(x)
     assert np.abs(results[0] - results[1]).max() < 1e-3
+
+
+def _read(graphs: DriveGraphs, prompts: list[list[int]], padding: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    ids = np.array([prompt + [padding] * (DIRECTOR_PROMPT_WORDS - len(prompt)) for prompt in prompts], np.int64)
+    position = np.array([[len(prompt) - 1] for prompt in prompts], np.int64)
+    return (*graphs.run("director_prefill", ids=ids, position=position), position)
+
+
+def test_the_director_never_sees_padding_or_rows_not_written_yet(graphs) -> None:
+    prompts = director_prompts(3)
+    logits, kv, position = _read(graphs, prompts)
+    other_logits, other_kv, _ = _read(graphs, prompts, padding=17)
+    assert np.array_equal(logits, other_logits) and not np.array_equal(kv, other_kv)
+    word, rng = logits.argmax(1)[:, None], np.random.default_rng(0)
+    littered = kv.copy()
+    for row, last in enumerate(position[:, 0]):
+        littered[row, :, last + 1 :] = rng.standard_normal(littered[row, :, last + 1 :].shape, np.float32)
+    clean, clean_kv = graphs.run("director_step", word=word, position=position + 1, kv=kv)
+    dirty, dirty_kv = graphs.run("director_step", word=word, position=position + 1, kv=littered)
+    assert np.array_equal(clean, dirty)
+    for row, last in enumerate(position[:, 0]):
+        assert np.array_equal(clean_kv[row, :, : last + 2], dirty_kv[row, :, : last + 2])
+        assert np.array_equal(clean_kv[row, :, : last + 1], kv[row, :, : last + 1]), "rows of earlier words stay as they are"
+        assert not np.array_equal(clean_kv[row, :, last + 1], kv[row, :, last + 1]), "its own row is written"
+
+
+def test_reading_word_by_word_is_reading_at_once(graphs) -> None:
+    """Three prompts of different lengths: all of each at once, or one word and then the others one by one."""
+    prompts = director_prompts(3)
+    logits, kv, position = _read(graphs, prompts)
+    for row, prompt in enumerate(prompts):
+        said, kept, _ = _read(graphs, [prompt[:1]])
+        for at, word in enumerate(prompt[1:], 1):
+            said, kept = graphs.run("director_step", word=np.array([[word]]), position=np.array([[at]]), kv=kept)
+        assert np.abs(said[0] - logits[row]).max() < 1e-4
+        assert np.abs(kept[0, :, : len(prompt)] - kv[row, :, : len(prompt)]).max() < 1e-4
 
 
 def test_start_bank_shows_the_asked_for_place(graphs) -> None:

@@ -14,6 +14,7 @@ export const ENGINE_METRICS: Readonly<Record<keyof EngineStats, StatMetric>> = {
   unitsExecuted: counter('segue_engine_units_executed_total', 'Units of work whose result was committed'),
   unitsDiscarded: counter('segue_engine_units_discarded_total', 'Units whose result was void when it came, mostly because of a fence'),
   unitsFailed: counter('segue_engine_units_failed_total', 'Units that failed'),
+  executorTakeovers: counter('segue_engine_executor_takeovers_total', 'Times that a spare executor went on for one that stopped answering'),
   deadlinesMissed: counter('segue_engine_deadlines_missed_total', 'Frames that were ready later than they were due'),
   deviceBusyMs: counter('segue_engine_device_busy_seconds_total', 'Time that devices spent on units, all devices together', MS),
   blocksLive: gauge('segue_engine_blocks_live', 'Tensor blocks that executors hold'),

@@ -13,7 +13,7 @@ import type { MediaDemand } from '../engine/scheduler/AdmissionController.ts';
 import type { LoopTurn } from '../engine/scheduler/LoopTurn.ts';
 import { SegueError } from '../protocol/errors.ts';
 import { frameDuration90k, mediaTime90kToMs, type MediaFormat } from '../streams/media_time.ts';
-import { continuationDemand, continuationSpec, PLAN_TOKENS } from './continuation_declaration.ts';
+import { continuationDemand, continuationSpec, directorPass } from './continuation_declaration.ts';
 import type { ContinuationModel, ScenePlan } from './continuation_model.ts';
 import { blocksOf, type ChunkInFlight, type ContinuationState, type Opening, type Scene, type Talk } from './continuation_state.ts';
 import { changeOptions } from './redirect_choice.ts';
@@ -84,7 +84,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       const media = this.#mediaTurn(state);
       if (media !== null) turns.push(media);
     }
-    if (talk === null && state.narration !== null) turns.push({ ...this.#base(state, 'director', state.narration.director), leadsTo: null, after: [], boosted: false });
+    if (talk === null && state.narration !== null) turns.push({ ...this.#directorBase(state, state.narration.director), leadsTo: null, after: [], boosted: false });
     return turns;
   }
 
@@ -144,7 +144,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
 
   predictRedirectMs(state: ContinuationState, predict: Predict): number {
     const { components } = this.#model;
-    const think = PLAN_TOKENS * predict(components.director) + predict(components.encoder);
+    const passes = 1 + (state.talk?.edits.length ?? 0);
+    const think = passes * directorPass(components).reduce((sum, component) => sum + predict(component), 0) + predict(components.encoder);
     if (state.talk?.mode === 'open') return think + this.#startComponents(state).reduce((ms, component) => ms + predict(component), predict(components.picture) + predict(components.sound));
     return think + this.#changeOptions(state, state.talk?.mode !== 'seamless', predict)[0]!.predictedMs;
   }
@@ -208,13 +209,15 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     const media = [...(talk.mode === 'open' ? this.#startComponents(state) : Array<string>(steps).fill(components.denoise)), components.picture, components.sound];
     const boosted = talk.requestId !== null;
     if (talk.encoder !== null) return { ...this.#base(state, 'encoder', talk.encoder), leadsTo: waiting, after: media, boosted };
-    return { ...this.#base(state, 'director', talk.director!), leadsTo: waiting, after: [components.encoder, ...media], boosted };
+    const director = talk.director!;
+    const ahead = [...directorPass(components, director.plan.tokens.length + 1), ...talk.edits.flatMap(() => directorPass(components))];
+    return { ...this.#directorBase(state, director), leadsTo: waiting, after: [...ahead, components.encoder, ...media], boosted };
   }
 
   /** Nothing else is known before the picture is read. */
   #imageTurn(state: ContinuationState, { encode, prompt, asked }: Opening): LoopTurn {
     const { components, image } = this.#model;
-    const words = (asked ?? prompt) === null ? [] : Array<string>(PLAN_TOKENS).fill(components.director);
+    const words = (asked ?? prompt) === null ? [] : directorPass(components);
     const after = [...words, components.encoder, components.picture, components.sound];
     return { ...this.#base(state, 'start', encode, image!.component), loopId: 'image', kernel: image!.loop.kind, leadsTo: state.position90k, after, boosted: asked !== null };
   }
@@ -246,7 +249,12 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     return { ...this.#base(state, 'video', video, components.denoise), leadsTo, after, opensMedia: inFlight === null, boosted };
   }
 
-  #base(state: ContinuationState, loopId: keyof ContinuationModel['loops'], loop: LoopState, component: string = this.#model.components[loopId as 'director']) {
+  #directorBase(state: ContinuationState, director: ArDecodeState) {
+    const { directorPrefill, directorStep } = this.#model.components;
+    return this.#base(state, 'director', director, director.kv === null ? directorPrefill : directorStep);
+  }
+
+  #base(state: ContinuationState, loopId: keyof ContinuationModel['loops'], loop: LoopState, component: string = this.#model.components[loopId as 'encoder']) {
     const scene = state.inFlight === null ? (state.upcoming ?? state.scene) : state.scene;
     return {
       loopId,

@@ -1,10 +1,12 @@
 import type { MemoryTag } from '../engine/model/work.ts';
 import type { ProgramSpec } from '../engine/programs/ProgramSpec.ts';
 import type { MediaDemand } from '../engine/scheduler/AdmissionController.ts';
-import type { ContinuationModel } from './continuation_model.ts';
+import type { ContinuationComponents, ContinuationModel } from './continuation_model.ts';
 
 /** Tokens of a typical plan: what a redirect is predicted with before the director has said anything. */
-export const PLAN_TOKENS = 6;
+const PLAN_TOKENS = 6;
+/** Keys and values of the director alive at once: the state's, and those that its unit writes. A wish that replaces another waits for the other's unit. */
+const DIRECTOR_CACHES = 2;
 
 /** Chunks that may be alive beside the window: three behind what is generated, the one in flight, one being rewound from, one spare. */
 const CHUNKS_BESIDE_WINDOW = 6;
@@ -18,7 +20,7 @@ export function continuationSpec({ loops, components, image }: ContinuationModel
     programId: 'video_continuation',
     kind: 'realtime',
     nodes: {
-      director: node(loops.director.kind, components.director),
+      director: node(loops.director.kind, components.directorPrefill, components.directorStep),
       encoder: node(loops.encoder.kind, components.encoder),
       start: node(loops.start.kind, components.start),
       video: node(loops.video.kind, components.denoise, components.write),
@@ -48,6 +50,12 @@ export function continuationSpec({ loops, components, image }: ContinuationModel
   };
 }
 
+/** Units of a pass of the director that are still to come, up to its plan, once `tokens` have been made. */
+export function directorPass({ directorPrefill, directorStep }: ContinuationComponents, tokens = 0): readonly string[] {
+  const steps = Array<string>(Math.max(0, PLAN_TOKENS - Math.max(1, tokens))).fill(directorStep);
+  return tokens === 0 ? [directorPrefill, ...steps] : steps;
+}
+
 /** What a session of it needs to keep its rate. */
 export function continuationDemand(model: ContinuationModel, chunkMs: number): MediaDemand {
   const { components, steps, framesPerChunk, windowChunks } = model;
@@ -63,12 +71,12 @@ export function continuationDemand(model: ContinuationModel, chunkMs: number): M
   if (model.image !== null) keep(model.image.component, 1);
   keep(components.encoder, SCENES_ALIVE);
   keep(components.sound, (CHUNKS_BESIDE_WINDOW + 1) * framesPerChunk);
-  keep(components.director, 1);
+  keep(components.directorStep, DIRECTOR_CACHES);
   keep(components.picture, 1);
   return {
     chunkComponents: [...times(components.denoise, steps), components.write, ...times(components.picture, framesPerChunk), ...times(components.sound, framesPerChunk)],
     chunkMs,
-    redirectComponents: [...times(components.director, PLAN_TOKENS), components.encoder, ...times(components.denoise, steps), components.picture, components.sound],
+    redirectComponents: [...directorPass(components), components.encoder, ...times(components.denoise, steps), components.picture, components.sound],
     memory,
     // A chunk beyond the look-ahead: less would stop the picture while media still holds the frames before.
     minSlots: { video: framesPerChunk + 1, audio: framesPerChunk + 1 },

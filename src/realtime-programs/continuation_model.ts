@@ -42,7 +42,9 @@ export interface ImageStart {
 
 /** Components by what they do in the program. */
 export interface ContinuationComponents {
-  readonly director: string;
+  /** Reads what the director is to continue and makes the first token; `directorStep` makes every further one. */
+  readonly directorPrefill: string;
+  readonly directorStep: string;
   readonly encoder: string;
   readonly start: string;
   readonly denoise: string;

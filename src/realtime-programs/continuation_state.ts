@@ -91,9 +91,9 @@ export interface ContinuationState extends ProgramState {
 }
 
 /** Blocks that the state keeps alive, with repeats: the pool counts. */
-export function blocksOf({ opening, scene, upcoming, start, video, sound, inFlight, writeUnder, talk }: ContinuationState): BlockId[] {
+export function blocksOf({ opening, scene, upcoming, start, video, sound, inFlight, writeUnder, talk, narration }: ContinuationState): BlockId[] {
   const blocks = [...video.blocks, ...sound.blocks];
   for (const prompt of [scene?.prompt, upcoming?.prompt, inFlight?.conditioning?.prompt, writeUnder?.prompt]) if (prompt) blocks.push(...Object.values(prompt));
-  for (const state of [opening?.encode, start, inFlight?.boundary, inFlight?.picture, talk?.encoder]) if (state) blocks.push(...state.blocks);
+  for (const state of [opening?.encode, start, inFlight?.boundary, inFlight?.picture, talk?.director, talk?.encoder, narration?.director]) if (state) blocks.push(...state.blocks);
   return blocks;
 }

@@ -22,6 +22,7 @@ export function continuationModel(spec: ContinuationSource, kernels: Kernels, la
   const kvOnRedirect = video?.denoise?.kvOnRedirect ?? 'keep';
   if (kvOnRedirect !== 'keep') throw new TypeError(`model ${spec.modelId}: loops.video_continuation.denoise.kvOnRedirect is ${kvOnRedirect}, this program runs keep`);
   const loops = { director: need('ar_decode'), encoder: need('encoder_chunk'), start: need('start_bank'), video: need('video_continuation'), picture: need('vae_tile_decode'), sound: need('audio') };
+  const [directorPrefill, directorStep] = componentsOf('ar_decode') as [string, string];
   const [denoise, write] = componentsOf('video_continuation') as [string, string];
   return {
     format: spec.format,
@@ -31,7 +32,8 @@ export function continuationModel(spec: ContinuationSource, kernels: Kernels, la
     steerUntil: video!.preemption.steerUntil ?? 1,
     loops,
     components: {
-      director: componentsOf('ar_decode')[0]!,
+      directorPrefill,
+      directorStep,
       encoder: componentsOf('encoder_chunk')[0]!,
       start: componentsOf('start_bank')[0]!,
       denoise,

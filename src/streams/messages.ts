@@ -121,6 +121,8 @@ export interface EngineStats {
   readonly unitsDiscarded: number;
   readonly unitsFailed: number;
   readonly deadlinesMissed: number;
+  /** How often a spare executor went on for one that stopped answering. */
+  readonly executorTakeovers: number;
   readonly deviceBusyMs: number;
   readonly blocksLive: number;
   readonly blockBytes: number;

@@ -169,7 +169,7 @@ describe('REST', () => {
   });
 
   it('has metrics, and probes', async () => {
-    rig.engine.emit({ type: 'engine.stats', stats: { sessions: 2, unitsExecuted: 7, unitsDiscarded: 1, unitsFailed: 0, deadlinesMissed: 0, deviceBusyMs: 5, blocksLive: 3, blockBytes: 10 } });
+    rig.engine.emit({ type: 'engine.stats', stats: { sessions: 2, unitsExecuted: 7, unitsDiscarded: 1, unitsFailed: 0, deadlinesMissed: 0, executorTakeovers: 0, deviceBusyMs: 5, blocksLive: 3, blockBytes: 10 } });
     const text = (await rig.call('GET', '/metrics', { token: null })).body['text'] as unknown as string;
     for (const line of [/^segue_engine_units_executed_total 7$/m, /^segue_engine_blocks_live 3$/m, /^segue_engine_device_busy_seconds_total 0.005$/m, /^segue_sessions_created_total 2$/m, /^segue_event_loop_delay_seconds\{quantile="0.99"\} [\d.]+$/m, /^segue_sessions\{state="active"\} \d$/m, /^segue_session_request_duration_seconds_count\{kind="interrupt",answer="applied"\} \d+$/m, /^segue_http_request_duration_seconds_count\{method="GET",route="\/v1\/sessions\/:id",status="200"\} \d+$/m]) assert.match(text, line);
     for (const [, name] of text.matchAll(/^# TYPE (\S+) /gm)) {

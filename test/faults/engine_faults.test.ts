@@ -66,6 +66,7 @@ describe('engine faults', () => {
           await untilLogged(server, 'executor answers again; it is the spare now', lines);
           const trace = await fetch(`${server.url}/v1/traces/${healthy.id}`, { headers: { authorization: `Bearer ${server.apiKey}` } });
           const { dur } = ((await trace.json()) as { traceEvents: { name: string; dur: number }[] }).traceEvents.find(({ name }) => name === 'executor.takeover') ?? {};
+          assert.ok((await server.metrics()).sum('segue_engine_executor_takeovers_total') >= 1);
           assert.ok(dur !== undefined && dur > 0 && dur < 1e6, `take-over in the other session's timeline: ${dur} µs`);
         }
         for (const [{ client }, prompt] of [[healthy, 'desert at day'], [faulty, 'coast at dawn']] as const) {

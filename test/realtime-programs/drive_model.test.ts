@@ -14,6 +14,8 @@ test('the shipped model has all that a video continuation needs', () => {
   assert.deepEqual([model.steps, model.framesPerChunk, model.windowChunks], [2, 2, 7]);
   const { kv = 0 } = model.bytesOf(model.components.write);
   assert.equal(kv, 2 * 6 * 3 * 32 * 64 * 4, 'keys and values of 32 tokens in 6 layers of 3 heads of 64');
+  assert.equal(model.bytesOf(model.components.directorStep).kv, 2 * 6 * 3 * 40 * 64 * 4, 'keys and values of 40 words');
+  assert.deepEqual(model.bytesOf(model.components.directorStep), model.bytesOf(model.components.directorPrefill));
 });
 
 test('a policy that the program does not run, or a loop that is missing, is refused by name', () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { changeOptions, type ChoiceQuestion, type ChunkProgress } from '../../src/realtime-programs/redirect_choice.ts';
 
-const COMPONENTS = { director: 'director', encoder: 'encoder', start: 'start', denoise: 'denoise', write: 'write', picture: 'picture', sound: 'sound' };
+const COMPONENTS = { directorPrefill: 'prefill', directorStep: 'step', encoder: 'encoder', start: 'start', denoise: 'denoise', write: 'write', picture: 'picture', sound: 'sound' };
 const MS: Readonly<Record<string, number>> = { denoise: 10, write: 4, picture: 6, sound: 1 };
 const chunk = (changes: Partial<ChunkProgress> = {}): ChunkProgress => ({ stepsDone: 1, noise: 0.75, seeded: false, ready: false, framesLeft: 2, ...changes });
 const options = (changes: Partial<ChoiceQuestion>) => changeOptions({ fenced: true, chunk: null, steps: 4, steerUntil: 0.5, writePending: false, ...changes }, COMPONENTS, (component) => MS[component]!);

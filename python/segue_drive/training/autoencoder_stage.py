@@ -208,11 +208,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(parser)
+    parser.add_argument("--train-encoder", action="store_true", help="with --source: latents change their meaning, so the transformer must start from nothing")
     add_override_argument(parser)
     args = parser.parse_args()
     threads, stop = IdleThreads(args.threads), StopRequest()
     plan = overridden(AutoencoderPlan(), args.overrides)
-    stage = AutoencoderStage(args.run, args.source, plan, args.seed, torch.device(args.device), args.source is not None)
+    keep_encoder = args.source is not None and not args.train_encoder
+    stage = AutoencoderStage(args.run, args.source, plan, args.seed, torch.device(args.device), keep_encoder)
     print(f"ended at step {stage.train(threads, stop, args.render_workers)}")
 
 

@@ -57,6 +57,7 @@ export class EngineCore {
   #drained = false;
   #closed = false;
   #deadlinesMissed = 0;
+  #takeovers = 0;
 
   /** @throws {TypeError} for a program that the model can't run. */
   constructor(deps: EngineCoreDependencies) {
@@ -137,6 +138,7 @@ export class EngineCore {
       unitsDiscarded: discarded,
       unitsFailed: failed,
       deadlinesMissed,
+      executorTakeovers: this.#takeovers,
       deviceBusyMs: busyMs,
       blocksLive: this.#devices.reduce((sum, { pool }) => sum + pool.blocks, 0),
       blockBytes: this.#devices.reduce((sum, { pool }) => sum + pool.bytes, 0),
@@ -243,6 +245,7 @@ export class EngineCore {
 
   /** In the timeline of each session that it concerns: all that were on the device went on with the spare. */
   #takenOver(device: Device<EngineSession>, { atMs, tookMs, ...args }: Takeover): void {
+    this.#takeovers++;
     for (const { sessionId } of this.#sessionsOn(device)) this.#trace({ type: 'trace.scheduler', name: 'executor.takeover', atMs, durationMs: tookMs, sessionId, workerId: device.workerId, args });
   }
 

@@ -53,7 +53,7 @@ function createKernel(loop: LoopSpec, { components, format }: KernelSource): Any
     case 'start_bank':
       return new StartBankKernel(first!);
     case 'ar_decode':
-      return new ArDecodeKernel(first!);
+      return new ArDecodeKernel(first!, second!);
     case 'video_continuation':
       return new VideoContinuationKernel(first!, second!, loop.denoise!, frame90k);
     case 'vae_tile_decode':

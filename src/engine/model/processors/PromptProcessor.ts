@@ -42,10 +42,17 @@ export class PromptProcessor {
     const vocabulary = AuthoringFile.read(spec.modelDir, processor.vocabulary, VocabularyFile);
     const rules = AuthoringFile.read(spec.modelDir, processor.rules, ProcessorFile);
     checkWords(vocabulary, rules);
-    for (const [key, component] of [['prompt', processor.encoder], ['director', processor.director]] as const) {
-      const length = spec.components[component]!.inputs['ids']?.shape[1];
-      if (length !== rules.value.max_words[key]) throw rules.fault(['max_words', key], `length of ${component}.ids`, length, rules.value.max_words[key]);
+    const { encoder, director } = processor;
+    const lengths = {
+      prompt: { of: `${encoder}.ids`, length: spec.components[encoder]!.inputs['ids']?.shape[1] },
+      director: { of: `${director}.kv`, length: spec.components[director]!.outputs['kv']?.shape[2] },
+      director_prompt: { of: `${director}.ids`, length: spec.components[director]!.inputs['ids']?.shape[1] },
+    };
+    for (const [key, { of, length }] of Object.entries(lengths) as [keyof typeof lengths, (typeof lengths)['prompt']][]) {
+      if (length !== rules.value.max_words[key]) throw rules.fault(['max_words', key], `length of ${of}`, length, rules.value.max_words[key]);
     }
+    const longest = longestDirectorInput(rules.value);
+    if (longest > rules.value.max_words.director_prompt) throw rules.fault(['max_words', 'director_prompt'], 'room for every state and edit', longest, rules.value.max_words.director_prompt);
     return new PromptProcessor(vocabulary.value, rules.value);
   }
 
@@ -197,6 +204,16 @@ function warningsOf(unknown: readonly string[], replaced: readonly string[]): Pr
 
 function fill(template: string, values: Readonly<Record<string, string>>): string {
   return template.replace(/\{(\w+)\}/g, (_, name: string) => values[name] ?? '');
+}
+
+/** Words of `<bos> state <sep> edit <eos>` for the longest state and the longest edit that the rules can produce. */
+function longestDirectorInput({ attributes, edit_templates: { one, two } }: ProcessorFile): number {
+  const count = (text: string): number => text.split(' ').filter((word) => word !== '').length;
+  const state = attributes.reduce((sum, { values }) => sum + Math.max(...values.map(({ canonical }) => count(canonical))), 0);
+  const longest = attributes.map(({ values }) => Math.max(...values.flatMap(({ phrases }) => phrases.map(count)))).sort((a, b) => b - a);
+  // Of two phrases in one edit none names the other's attribute.
+  const edits = [count(fill(one, {})) + longest[0]!, count(fill(two, {})) + longest[0]! + (longest[1] ?? 0)];
+  return 3 + state + Math.max(...edits);
 }
 
 /** Every word that the rules can produce must have an id. */

@@ -20,6 +20,7 @@ export const ProcessorFile = Type.Object({
   aliases: Type.Record(Type.String(), Type.String()),
   prompt_template: Type.String(),
   edit_templates: Type.Object({ one: Type.String(), two: Type.String() }),
-  max_words: Type.Object({ prompt: Type.Integer({ minimum: 1 }), director: Type.Integer({ minimum: 1 }) }),
+  /** Words of the encoder's prompt, of the director's whole context, and of the longest text that it is given to continue. */
+  max_words: Type.Object({ prompt: Type.Integer({ minimum: 1 }), director: Type.Integer({ minimum: 1 }), director_prompt: Type.Integer({ minimum: 1 }) }),
 });
 export type ProcessorFile = Static<typeof ProcessorFile>;

@@ -36,7 +36,10 @@ export function crossCheck(authored: AuthoredModel): void {
 const LOOP_BINDINGS: Readonly<Record<LoopKind, readonly { readonly inputs: readonly string[]; readonly outputs: readonly string[] }[]>> = {
   encoder_chunk: [{ inputs: ['ids'], outputs: [] }],
   start_bank: [{ inputs: ['index'], outputs: ['x'] }],
-  ar_decode: [{ inputs: ['ids', 'position'], outputs: ['logits'] }],
+  ar_decode: [
+    { inputs: ['ids', 'position'], outputs: ['logits', 'kv'] },
+    { inputs: ['word', 'position', 'kv'], outputs: ['logits', 'kv_next'] },
+  ],
   video_continuation: [
     { inputs: ['x', 'eps', 'prev', 'pin', 'pin_frames', 't', 't_prev', 't_next', 'steer', 'speed', 'time_cos', 'time_sin', 'window_mask'], outputs: ['x_next'] },
     { inputs: ['x', 'eps', 'prev', 't_prev', 'steer', 'speed', 'time_cos', 'time_sin', 'window_mask'], outputs: ['k', 'v', 'prev_next'] },
@@ -115,6 +118,15 @@ function checkLoops({ model, loops, parallel }: AuthoredModel): void {
         if (window !== denoise.windowChunks) throw loops.fault([...path, 'denoise', 'windowChunks'], `window inputs of ${componentId}`, window, denoise.windowChunks);
         const rotary = unitElements(inputs['time_cos']!);
         if (rotary !== denoise.timeRotary.count) throw loops.fault([...path, 'denoise', 'timeRotary', 'count'], `elements of ${componentId}.time_cos`, rotary, denoise.timeRotary.count);
+      }
+    }
+    if (loop.kind === 'ar_decode') {
+      // What one unit keeps, the next one reads.
+      const [prefill, step] = loop.components as [string, string];
+      const read = signatureText(components[step]!.inputs['kv']!);
+      for (const [componentId, output] of [[prefill, 'kv'], [step, 'kv_next']] as const) {
+        const kept = signatureText(components[componentId]!.outputs[output]!);
+        if (kept !== read) throw model.fault(['components', componentId, 'outputs', output], `shape or type of ${step}.kv`, read, kept);
       }
     }
     if (loop.kind === 'audio') {

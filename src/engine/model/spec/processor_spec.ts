@@ -8,6 +8,7 @@ export const ProcessorSpec = Type.Object(
     rules: Type.String({ minLength: 1 }),
     /** Component whose word ids it makes; their lengths are checked against each other. */
     encoder: Type.String(),
+    /** Component that reads what the director is to continue. */
     director: Type.String(),
     bank: Type.String(),
   },

@@ -77,12 +77,12 @@ test('an unknown key, a missing key and a wrong type are named with key and line
 });
 
 const REFERENCES: readonly { readonly what: string; readonly file: string; readonly from: RegExp | string; readonly to: string; readonly key: string; readonly actual: string; readonly marker?: string }[] = [
-  { what: 'component of a loop', file: 'loops.yaml', from: 'components: [director_lm]', to: 'components: [poet_lm]', key: 'loops.ar_decode.components.0', actual: 'poet_lm', marker: 'poet_lm' },
+  { what: 'component of a loop', file: 'loops.yaml', from: 'components: [director_prefill, director_step]', to: 'components: [poet_lm, director_step]', key: 'loops.ar_decode.components.0', actual: 'poet_lm', marker: 'poet_lm' },
   { what: 'cache of a loop', file: 'loops.yaml', from: 'publishes: [video_attention]', to: 'publishes: [moon]', key: 'loops.video_continuation.cache.publishes.0', actual: 'moon', marker: 'moon' },
   { what: 'parallel plan of a loop', file: 'loops.yaml', from: 'parallelPlans: [single, replicated]', to: 'parallelPlans: [ring]', key: 'loops.encoder_chunk.parallelPlans.0', actual: 'ring', marker: 'ring' },
   { what: 'loop of a capability', file: 'model.yaml', from: 'reasoning_text: [ar_decode]', to: 'reasoning_text: [think]', key: 'capabilities.reasoning_text.0', actual: 'think', marker: 'think' },
   { what: 'producer of a cache', file: 'model.yaml', from: 'producers: [encoder_chunk]', to: 'producers: [nobody]', key: 'caches.text_encoder_output.producers.0', actual: 'nobody', marker: 'nobody' },
-  { what: 'component of a processor', file: 'model.yaml', from: 'director: director_lm', to: 'director: poet_lm', key: 'processors.prompt.director', actual: 'poet_lm', marker: 'poet_lm' },
+  { what: 'component of a processor', file: 'model.yaml', from: 'director: director_prefill', to: 'director: poet_lm', key: 'processors.prompt.director', actual: 'poet_lm', marker: 'poet_lm' },
   { what: 'manifest entry of a component', file: 'model.yaml', from: 'loadId: vae_decode', to: 'loadId: vae_code', key: 'components.vae_decode.loadId', actual: 'vae_code', marker: 'vae_code' },
   { what: 'loop of a program', file: 'programs.yaml', from: 'sound: audio', to: 'sound: music', key: 'programs.drive.loops.sound', actual: 'music', marker: 'music' },
   { what: 'capability of a program', file: 'programs.yaml', from: 'requires: [text_to_video', to: 'requires: [video_to_video, text_to_video', key: 'programs.drive.requires.0', actual: 'video_to_video', marker: 'video_to_video' },
