@@ -23,6 +23,7 @@ from .graphs import Graph, build_graphs
 from .key_mapping import MappingReport
 from .onnx_store import MAX_BATCH, OPSET, SHARED_FILE, export_graph, write_shared
 from .parity import check_all, check_mapping, measure_latency
+from .picture_reader import NUM_RENDERS, SEED
 from .processor_data import processor_json, vocabulary_json
 from .source_reference import SourceReference
 from .start_chunks import BANK_SIZE, FIRST_SEED, START_SPEED, render_start_chunks
@@ -44,7 +45,8 @@ COMPONENT_PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     )},
     "vae_decode": {"autoencoder": ("decoder",), "normalisation": ("latent_mean", "latent_std")},
     "audio_synth": {"normalisation": ("sound_mean", "sound_std")},
-    "start_bank": {"autoencoder": ("encoder",), "normalisation": ("latent_mean", "latent_std", "sound_mean", "sound_std")},
+    "start_bank": {"normalisation": ("latent_mean", "latent_std", "sound_mean", "sound_std")},
+    "vae_encode": {"autoencoder": ("encoder",), "normalisation": ("latent_mean", "latent_std")},
     "director_logprob": {"transformer": ("word_", "text_experts", "text_output_norm", "query_scale")},
 }
 SOURCE_FILE = {"transformer": "dit.pt", "autoencoder": "vae.pt", "normalisation": "norm.pt"}
@@ -100,13 +102,14 @@ def build_manifest(model: DriveModel, folder: Path, lineage: dict | None) -> dic
         },
         "opset": OPSET,
         "batch": {"axis": 0, "min": 1, "max": MAX_BATCH},
-        "dtype_policy": {"weights": "float32", "compute": "float32", "start_bank": "float16, widened on read", "pixels": "uint8", "sound": "int16"},
+        "dtype_policy": {"weights": "float32", "compute": "float32", "start_bank": "float16, widened on read", "vae_encode": "int8 per output channel, widened at load", "pixels": "uint8", "sound": "int16"},
         "adapter_compatibility": {
             "base": model.source_sha256["dit.pt"], "kinds": ["lora"],
             "targets": ["picture_experts.*", "sound_experts.*", "text_experts.*"],
             "note": "low-rank updates are added to the source weights before conversion; the graphs take none at run time",
         },
         "start_bank": {"entries": BANK_SIZE, "first_seed": FIRST_SEED, "speed": START_SPEED, "content": "encoded renders, not generated"},
+        "picture_reader": {"reads": ["place", "time", "weather"], "fitted_on": f"{NUM_RENDERS} renders of trained combinations, seed {SEED}"},
         "files": {
             f"weights/{path.name}": {"sha256": sha256_of(path), "bytes": path.stat().st_size} for path in sorted(folder.iterdir()) if path.is_file()
         },

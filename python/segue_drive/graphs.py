@@ -16,6 +16,8 @@ from .geometry import (
     CONTEXT_NOISE, CONTROL_DIM, CONTROLS_PER_FRAME, DIRECTOR_WORDS, FRAME_HEIGHT, FRAME_WIDTH, HEAD_DIM, MASKED, NUM_HEADS, NUM_LAYERS,
     NUM_PICTURE_TOKENS, NUM_SOUND_TOKENS, NUM_TIME_PAIRS, NUM_TOKENS, PROMPT_WORDS, SAMPLES_PER_CONTROL, TOKEN_DIM, WINDOW_CHUNKS,
 )
+from .picture_encoder import VaeEncode
+from .picture_reader import PictureReader
 from .synth import NUM_BINS, SoundSynthesiser, neutral_control
 from .transformer import DriveTransformer, space_angles, time_rotation
 from .vae import unpatchify_frame
@@ -193,6 +195,10 @@ def example_inputs(names: list[str], batch: int = 2, seed: int = 0) -> tuple[Ten
                 return torch.randint(8, DIRECTOR_WORDS, (batch, 1), generator=g)
             case "kv":
                 return torch.randn(batch, DIRECTOR_KV_HEADS, DIRECTOR_WORDS, HEAD_DIM, generator=g)
+            case "rgb":  # smooth, as pictures are
+                coarse = torch.rand(batch, 3, 4, 7, generator=g)
+                picture = nn.functional.interpolate(coarse, (FRAME_HEIGHT, FRAME_WIDTH), mode="bilinear", align_corners=False)
+                return (picture.permute(0, 2, 3, 1) * 255).round().to(torch.uint8).contiguous()
         raise ValueError(f"no example for input {name}")
 
     return tuple(make(name) for name in names)
@@ -220,6 +226,7 @@ def build_graphs(model: DriveModel, start_chunks: Tensor) -> dict[str, Graph]:
         "director_step": Graph(DirectorStep(transformer), ["word", "position", "kv"], ["logits", "kv_next"], example_inputs(["word", "position", "kv"])),
         "start_bank": Graph(StartBank(start_chunks), ["index"], ["x"], example_inputs(["index"])),
         "director_logprob": Graph(DirectorLogprob(transformer), ["ids"], ["logprobs"], (whole,)),
+        "vae_encode": Graph(VaeEncode(model, start_chunks, PictureReader.of(model)), ["rgb"], ["x", "entry"], example_inputs(["rgb"])),
     }
     for graph in graphs.values():
         graph.module.eval()

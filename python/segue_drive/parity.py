@@ -16,12 +16,15 @@ import numpy as np
 import torch
 
 from .checkpoint import DriveModel, load_drive
-from .geometry import DIRECTOR_WORDS, NUM_TOKENS, TOKEN_DIM
+from .geometry import DIRECTOR_WORDS, FRAMES_PER_CHUNK, NUM_PICTURE_TOKENS, NUM_TOKENS, TOKEN_DIM
 from .graphs import Graph, build_graphs, example_inputs
+from .picture_encoder import ENCODER_TOLERANCE
+from .picture_reader import encode_picture, random_picture
 from .reference_rollout import reference_roll_out
 from .rollout import DriveGraphs, decode, roll_out
 from .source_reference import SourceReference
-from .start_chunks import render_start_chunks
+from .start_chunks import BANK_SIZE, bank_attributes, render_start_chunks
+from .vae import patchify
 from .vocabulary import (
     ATTRIBUTES, BOS, DIRECTOR_PROMPT_WORDS, EDIT_TEMPLATES_ONE, EDIT_TEMPLATES_TWO, EOS, PAD, PHRASES, SEP, WORD_IDS, canonical_phrases,
 )
@@ -148,9 +151,21 @@ def check_director(model: DriveModel, graphs: DriveGraphs) -> list[dict]:
     ]
 
 
+def check_picture_encoder(model: DriveModel, graphs: DriveGraphs) -> dict:
+    """C0: a start chunk of 8-bit encoder weights against the float32 encoder's latents of the same rendered pictures."""
+    rng = np.random.default_rng(11)
+    pictures = np.stack([random_picture(rng, bank_attributes(index)) for index in range(0, BANK_SIZE, 10)])
+    ours = graphs.run("vae_encode", rgb=pictures)[0][:, :NUM_PICTURE_TOKENS]
+    theirs = patchify(torch.stack([encode_picture(model, pictures)] * FRAMES_PER_CHUNK, 1)).numpy()
+    return _check("C0 vae_encode against the float32 encoder", _difference(ours, theirs), ENCODER_TOLERANCE)
+
+
 def check_all(model: DriveModel, built: dict[str, Graph], weights: Path, source: SourceReference) -> list[dict]:
     graphs = DriveGraphs(weights)
-    return [*(check_component(name, graph, graphs) for name, graph in built.items()), *check_director(model, graphs), *check_trajectory(model, graphs, source)]
+    return [
+        *(check_component(name, graph, graphs) for name, graph in built.items()), *check_director(model, graphs), *check_trajectory(model, graphs, source),
+        check_picture_encoder(model, graphs),
+    ]
 
 
 def measure_latency(built: dict[str, Graph], weights: Path) -> dict[str, dict[str, float]]:

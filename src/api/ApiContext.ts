@@ -7,6 +7,7 @@ import type { ApiKeys } from './ApiKeys.ts';
 import type { Authenticator } from './Authenticator.ts';
 import type { ClientTokens } from './ClientTokens.ts';
 import type { Config } from './config_schema.ts';
+import type { ImageReader } from './ImageReader.ts';
 
 /** What the routes are given: one per server. */
 export interface ApiContext {
@@ -16,6 +17,8 @@ export interface ApiContext {
   readonly registry: SessionRegistry;
   readonly card: EngineCard;
   readonly programs: readonly string[];
+  /** Reads pictures in the size of the served model. */
+  readonly images: ImageReader;
   readonly keys: ApiKeys;
   readonly tokens: ClientTokens;
   readonly authenticator: Authenticator;

@@ -15,6 +15,7 @@ import { ClientTokens } from './ClientTokens.ts';
 import type { Config } from './config_schema.ts';
 import { createHttpApp } from './HttpApp.ts';
 import { HttpListener } from './HttpListener.ts';
+import { ImageReader } from './ImageReader.ts';
 import { describeServer, ENGINE_METRICS, MEDIA_METRICS } from './server_metrics.ts';
 import { ServerThreads, type ServerLinks } from './ServerThreads.ts';
 import { StartCancelled } from './start_error.ts';
@@ -122,6 +123,7 @@ export class Server {
       registry,
       card,
       programs,
+      images: new ImageReader(card.format),
       keys,
       tokens,
       authenticator: new Authenticator(keys, tokens),

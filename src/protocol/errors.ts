@@ -5,6 +5,7 @@ export const ERRORS = {
   bad_request: { status: 400, retryable: false },
   bad_json: { status: 400, retryable: false },
   bad_sdp: { status: 400, retryable: false },
+  bad_image: { status: 400, retryable: false },
   unsupported_protocol: { status: 400, retryable: false },
   prompt_not_understood: { status: 422, retryable: false },
   unauthorized: { status: 401, retryable: false },

@@ -1,6 +1,7 @@
 /** Bodies of the REST calls. */
 import { Type, type Static } from 'typebox';
 import { PromptWarning } from './prompt_warning.ts';
+import { SessionImage } from './session_image.ts';
 
 export const SESSION_STATES = ['created', 'waiting', 'connecting', 'active', 'paused', 'orphaned', 'closing', 'closed', 'failed'] as const;
 export type SessionStateName = (typeof SESSION_STATES)[number];
@@ -10,6 +11,7 @@ export const CreateSession = Type.Object(
     model: Type.Optional(Type.String({ maxLength: 64 })),
     program: Type.Optional(Type.String({ maxLength: 64 })),
     prompt: Type.Optional(Type.String({ minLength: 1, maxLength: 1000 })),
+    image: Type.Optional(SessionImage),
     seed: Type.Optional(Type.Integer({ minimum: 0, maximum: 0x7fffffff })),
     limits: Type.Optional(
       Type.Object({ idleMs: Type.Optional(Type.Integer({ minimum: 1000 })), orphanMs: Type.Optional(Type.Integer({ minimum: 0 })) }, { additionalProperties: false }),

@@ -3,6 +3,7 @@ import type { AudioState } from '../engine/model/kernels/audio.ts';
 import type { EncoderChunkState } from '../engine/model/kernels/encoder_chunk.ts';
 import type { StartBankState } from '../engine/model/kernels/start_bank.ts';
 import type { VaeTileDecodeState } from '../engine/model/kernels/vae_tile_decode.ts';
+import type { VaeTileEncodeState } from '../engine/model/kernels/vae_tile_encode.ts';
 import type { VideoContinuationState } from '../engine/model/kernels/video_continuation.ts';
 import type { LoopContext, LoopState } from '../engine/model/loop_kernel.ts';
 import type { BlockId } from '../engine/model/work.ts';
@@ -10,10 +11,11 @@ import type { ProgramSpec } from '../engine/programs/ProgramSpec.ts';
 import type { AppliedChange, CommittedStep, Decision, EmittedFrame, FilledSlot, Predict, ProgramStart, RealtimeProgram, RedirectRequest, TextOutput, Transition } from '../engine/programs/RealtimeProgram.ts';
 import type { MediaDemand } from '../engine/scheduler/AdmissionController.ts';
 import type { LoopTurn } from '../engine/scheduler/LoopTurn.ts';
+import { SegueError } from '../protocol/errors.ts';
 import { frameDuration90k, mediaTime90kToMs, type MediaFormat } from '../streams/media_time.ts';
 import { continuationDemand, continuationSpec, directorPass } from './continuation_declaration.ts';
 import type { ContinuationModel, ScenePlan } from './continuation_model.ts';
-import { blocksOf, type ChunkInFlight, type ContinuationState, type Scene, type Talk } from './continuation_state.ts';
+import { blocksOf, type ChunkInFlight, type ContinuationState, type Opening, type Scene, type Talk } from './continuation_state.ts';
 import { changeOptions } from './redirect_choice.ts';
 
 /**
@@ -21,7 +23,8 @@ import { changeOptions } from './redirect_choice.ts';
  * after the other, each emitted as soon as it is there, then the clean write that lets the next chunk see this one.
  * A redirect first lets the director plan and the encoder encode; then the chunk in flight is steered, made anew or finished.
  *
- * Loops by role: `director`, `encoder`, `start`, `video` (denoise and write), `picture`, `sound`.
+ * Loops by role: `director`, `encoder`, `start`, `video` (denoise and write), `picture`, `sound`;
+ * and `image`, where the story starts from a given picture instead of from the start bank.
  */
 export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   readonly spec: ProgramSpec;
@@ -45,21 +48,17 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     this.demand = continuationDemand(model, mediaTime90kToMs(this.#frame90k * model.framesPerChunk));
   }
 
-  open({ seed, prompt }: ProgramStart): ContinuationState {
+  open({ seed, prompt, image }: ProgramStart): ContinuationState {
     const { loops, language } = this.#model;
     const ctx = bindingContext(seed);
-    const plan = language.choose(seed);
-    const base = { requestId: null, conditioningVersion: 0, mode: 'open', plan } as const;
-    const talk: Talk =
-      prompt === null
-        ? { ...base, edits: [], changes: {}, director: null, encoder: loops.encoder.initState({ ids: language.encode(plan) }, ctx) }
-        : { ...base, ...this.#listen(plan, prompt, seed).talk, encoder: null };
+    const opening = image === null ? null : this.#openImage(image, prompt, seed);
     return {
       position90k: 0,
       chunk: 0,
       lineage: 0,
       seed,
       frames: 0,
+      opening,
       scene: null,
       upcoming: null,
       start: null,
@@ -67,7 +66,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       sound: loops.sound.initState({ firstChunk: 0 }, ctx),
       inFlight: null,
       writeUnder: null,
-      talk,
+      talk: opening === null ? this.#firstTalk(language.choose(seed), prompt, seed) : null,
       narration: null,
     };
   }
@@ -77,8 +76,9 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   }
 
   turns(state: ContinuationState): readonly LoopTurn[] {
+    const { talk, opening } = state;
+    if (opening !== null && opening.encode.latents === null) return [this.#imageTurn(state, opening)];
     const turns: LoopTurn[] = [];
-    const { talk } = state;
     if (talk !== null) turns.push(this.#talkTurn(state, talk));
     if (talk === null || talk.mode === 'seamless') {
       const media = this.#mediaTurn(state);
@@ -96,6 +96,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
         return state.talk?.encoder ?? null;
       case 'start':
         return state.start;
+      case 'image':
+        return state.opening?.encode ?? null;
       case 'video':
         return state.video;
       case 'picture':
@@ -114,7 +116,9 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       case 'encoder':
         return this.#encoded(state, state.talk!, step.stepped as EncoderChunkState, predict);
       case 'start':
-        return this.#seeded(state, step.stepped as StartBankState);
+        return unchanged(this.#seeded(state, (step.stepped as StartBankState).latents!));
+      case 'image':
+        return this.#imageRead(state, state.opening!, step.stepped as VaeTileEncodeState);
       case 'video':
         return state.video.plan.phase === 'denoise' ? this.#denoised(state, step) : this.#written(state, step.stepped as VideoContinuationState);
       case 'picture':
@@ -127,12 +131,14 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   }
 
   redirect(state: ContinuationState, { requestId, prompt, seamless, conditioningVersion }: RedirectRequest) {
-    const plan = state.scene?.plan ?? state.talk?.plan ?? this.#model.language.choose(state.seed);
+    const { opening } = state;
+    const entry = opening?.encode.plan.entry ?? null;
+    const plan = state.scene?.plan ?? state.talk?.plan ?? (entry === null ? this.#model.language.choose(state.seed) : this.#model.language.planOfEntry(entry));
     const { talk: heard, warnings } = this.#listen(plan, prompt, state.seed);
     const fresh = state.frames === 0 || state.scene === null;
     const talk: Talk = { requestId, conditioningVersion, mode: fresh ? 'open' : seamless ? 'seamless' : 'hard', plan, ...heard, encoder: null };
     // A new wish replaces one that nothing was shown of; narration of the old one ends here, unfinished.
-    const next = { ...state, talk, upcoming: null, narration: null };
+    const next = { ...state, talk, upcoming: null, narration: null, opening: opening === null ? null : { ...opening, asked: entry === null ? prompt : null } };
     return { state: next, warnings };
   }
 
@@ -140,7 +146,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     const { components } = this.#model;
     const passes = 1 + (state.talk?.edits.length ?? 0);
     const think = passes * directorPass(components).reduce((sum, component) => sum + predict(component), 0) + predict(components.encoder);
-    if (state.talk?.mode === 'open') return think + predict(components.start) + predict(components.picture) + predict(components.sound);
+    if (state.talk?.mode === 'open') return think + this.#startComponents(state).reduce((ms, component) => ms + predict(component), predict(components.picture) + predict(components.sound));
     return think + this.#changeOptions(state, state.talk?.mode !== 'seamless', predict)[0]!.predictedMs;
   }
 
@@ -149,9 +155,10 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   }
 
   withdraw(state: ContinuationState): ContinuationState {
-    const { talk, scene } = state;
+    const { talk, scene, opening } = state;
     return {
       ...state,
+      opening: opening === null ? null : { ...opening, asked: null },
       talk: talk?.requestId == null ? talk : null,
       upcoming: null,
       narration: null,
@@ -199,12 +206,25 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   #talkTurn(state: ContinuationState, talk: Talk): LoopTurn {
     const { components, steps } = this.#model;
     const waiting = talk.mode === 'seamless' ? null : state.position90k;
-    const media = [...(talk.mode === 'open' ? [components.start] : Array<string>(steps).fill(components.denoise)), components.picture, components.sound];
+    const media = [...(talk.mode === 'open' ? this.#startComponents(state) : Array<string>(steps).fill(components.denoise)), components.picture, components.sound];
     const boosted = talk.requestId !== null;
     if (talk.encoder !== null) return { ...this.#base(state, 'encoder', talk.encoder), leadsTo: waiting, after: media, boosted };
     const director = talk.director!;
     const ahead = [...directorPass(components, director.plan.tokens.length + 1), ...talk.edits.flatMap(() => directorPass(components))];
     return { ...this.#directorBase(state, director), leadsTo: waiting, after: [...ahead, components.encoder, ...media], boosted };
+  }
+
+  /** Nothing else is known before the picture is read. */
+  #imageTurn(state: ContinuationState, { encode, prompt, asked }: Opening): LoopTurn {
+    const { components, image } = this.#model;
+    const words = (asked ?? prompt) === null ? [] : directorPass(components);
+    const after = [...words, components.encoder, components.picture, components.sound];
+    return { ...this.#base(state, 'start', encode, image!.component), loopId: 'image', kernel: image!.loop.kind, leadsTo: state.position90k, after, boosted: asked !== null };
+  }
+
+  /** What is still to run for the start frames themselves. */
+  #startComponents({ opening }: ContinuationState): readonly string[] {
+    return opening === null ? [this.#model.components.start] : [];
   }
 
   #mediaTurn(state: ContinuationState): LoopTurn | null {
@@ -248,6 +268,33 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   }
 
   // ---------------------------------------------------------------- words
+
+  /** What is said at the start of a story whose plan is otherwise `plan`. @throws {SegueError} `prompt_not_understood`. */
+  #firstTalk(plan: ScenePlan, prompt: string | null, seed: number): Talk {
+    const { loops, language } = this.#model;
+    const base = { requestId: null, conditioningVersion: 0, mode: 'open', plan } as const;
+    if (prompt !== null) return { ...base, ...this.#listen(plan, prompt, seed).talk, encoder: null };
+    return { ...base, edits: [], changes: {}, director: null, encoder: loops.encoder.initState({ ids: language.encode(plan) }, bindingContext(seed)) };
+  }
+
+  #openImage(bytes: SharedArrayBuffer, prompt: string | null, seed: number): Opening {
+    const { image, language } = this.#model;
+    if (image === null) throw new SegueError('bad_request', 'this model can’t start from a picture', { param: 'image' });
+    // Read later, once it is known what it changes; refused now.
+    if (prompt !== null) language.parse(prompt);
+    return { encode: image.loop.initState({ image: bytes }, bindingContext(seed)), prompt, asked: null };
+  }
+
+  /** It is known what the picture shows: words change that, and without words it is the plan. */
+  #imageRead(state: ContinuationState, opening: Opening, encode: VaeTileEncodeState): Transition<ContinuationState> {
+    const { language } = this.#model;
+    const plan = language.planOfEntry(encode.plan.entry!);
+    const { prompt, asked } = opening;
+    const talk =
+      state.talk !== null && asked !== null ? { ...state.talk, plan, ...this.#listen(plan, asked, state.seed).talk } : this.#firstTalk(plan, prompt, state.seed);
+    const decisions = [{ name: 'image.read', args: { plan: language.describe(plan) } }];
+    return { ...unchanged({ ...state, opening: { ...opening, encode, asked: null }, talk }), decisions };
+  }
 
   #listen(plan: ScenePlan, prompt: string, seed: number) {
     const { edits, changes, warnings } = this.#model.language.parse(prompt);
@@ -324,21 +371,23 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     return { ...unchanged(next), decisions: [decision], ...(talk.mode === 'seamless' ? { recall: true } : {}) };
   }
 
-  /** At the start of a story: start frames of the scene, then on from them. */
+  /** At the start of a story: start frames of the scene (or the picture it was given), then on from them. */
   #opened(state: ContinuationState, scene: Scene): ContinuationState {
     const { loops, language } = this.#model;
     const ctx = bindingContext(state.seed);
-    return {
+    const latents = state.opening?.encode.latents ?? null;
+    const opened: ContinuationState = {
       ...state,
       talk: null,
       scene,
       upcoming: null,
-      start: loops.start.initState({ index: language.bankIndex(scene.plan) }, ctx),
+      start: latents === null ? loops.start.initState({ index: language.bankIndex(scene.plan) }, ctx) : null,
       video: loops.video.initState({ firstChunk: 0 }, ctx),
       sound: loops.sound.initState({ firstChunk: 0 }, ctx),
       inFlight: null,
       writeUnder: null,
     };
+    return latents === null ? opened : this.#seeded(opened, latents);
   }
 
   #changeOptions(state: ContinuationState, fenced: boolean, predict: Predict) {
@@ -360,10 +409,10 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
 
   // ---------------------------------------------------------------- media
 
-  #seeded(state: ContinuationState, start: StartBankState): Transition<ContinuationState> {
+  #seeded(state: ContinuationState, latents: BlockId): ContinuationState {
     const boundary = state.video;
-    const video = this.#model.loops.video.seeded(boundary, start.latents!);
-    return unchanged(this.#ready({ ...state, start: null, video, inFlight: { boundary, conditioning: null, picture: null, filled: null } }));
+    const video = this.#model.loops.video.seeded(boundary, latents);
+    return this.#ready({ ...state, start: null, video, inFlight: { boundary, conditioning: null, picture: null, filled: null } });
   }
 
   #denoised(state: ContinuationState, { stepped, conditioning }: CommittedStep): Transition<ContinuationState> {
@@ -403,6 +452,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     const next: ContinuationState = {
       ...state,
       frames,
+      opening: null,
       position90k: state.position90k + this.#frame90k,
       chunk: Math.floor(frames / this.framesPerChunk),
       sound,

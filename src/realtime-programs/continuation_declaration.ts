@@ -14,7 +14,7 @@ const CHUNKS_BESIDE_WINDOW = 6;
 const SCENES_ALIVE = 8;
 
 /** Nodes and edges of a video continuation over one model instance. */
-export function continuationSpec({ loops, components }: ContinuationModel): ProgramSpec {
+export function continuationSpec({ loops, components, image }: ContinuationModel): ProgramSpec {
   const node = (kind: string, ...used: string[]) => ({ kind: 'model_loop', loopKind: kind, components: used }) as const;
   return {
     programId: 'video_continuation',
@@ -26,6 +26,7 @@ export function continuationSpec({ loops, components }: ContinuationModel): Prog
       video: node(loops.video.kind, components.denoise, components.write),
       picture: node(loops.picture.kind, components.picture),
       sound: node(loops.sound.kind, components.sound),
+      ...(image === null ? {} : { image: node(image.loop.kind, image.component) }),
       choice: { kind: 'control', control: 'branch' },
       videoOut: { kind: 'stream', stream: 'video' },
       audioOut: { kind: 'stream', stream: 'audio' },
@@ -38,6 +39,7 @@ export function continuationSpec({ loops, components }: ContinuationModel): Prog
       { kind: 'control', from: 'choice', to: 'start' },
       { kind: 'control', from: 'choice', to: 'video' },
       { kind: 'tensor', from: 'start', to: 'video' },
+      ...(image === null ? [] : ([{ kind: 'control', from: 'image', to: 'director' }, { kind: 'tensor', from: 'image', to: 'video' }] as const)),
       { kind: 'tensor', from: 'video', to: 'video', acrossChunks: true },
       { kind: 'tensor', from: 'video', to: 'picture' },
       { kind: 'tensor', from: 'video', to: 'sound' },
@@ -66,6 +68,7 @@ export function continuationDemand(model: ContinuationModel, chunkMs: number): M
   keep(components.write, windowChunks + CHUNKS_BESIDE_WINDOW);
   keep(components.denoise, CHUNKS_BESIDE_WINDOW + steps);
   keep(components.start, 2);
+  if (model.image !== null) keep(model.image.component, 1);
   keep(components.encoder, SCENES_ALIVE);
   keep(components.sound, (CHUNKS_BESIDE_WINDOW + 1) * framesPerChunk);
   keep(components.directorStep, DIRECTOR_CACHES);

@@ -3,6 +3,7 @@ import type { AudioChunkSource, AudioInput, AudioState } from '../engine/model/k
 import type { EncoderChunkInput, EncoderChunkState } from '../engine/model/kernels/encoder_chunk.ts';
 import type { StartBankInput, StartBankState } from '../engine/model/kernels/start_bank.ts';
 import type { VaeTileDecodeInput, VaeTileDecodeState } from '../engine/model/kernels/vae_tile_decode.ts';
+import type { VaeTileEncodeInput, VaeTileEncodeState } from '../engine/model/kernels/vae_tile_encode.ts';
 import type { VideoContinuationInput, VideoContinuationState } from '../engine/model/kernels/video_continuation.ts';
 import type { LoopKernel, LoopState } from '../engine/model/loop_kernel.ts';
 import type { BlockId } from '../engine/model/work.ts';
@@ -31,6 +32,12 @@ export interface ContinuationLoops {
   readonly video: VideoLoop;
   readonly picture: Loop<VaeTileDecodeInput, VaeTileDecodeState>;
   readonly sound: SoundLoop;
+}
+
+/** The loop that turns a given picture into the start of a story, and the component that it drives. */
+export interface ImageStart {
+  readonly loop: Loop<VaeTileEncodeInput, VaeTileEncodeState>;
+  readonly component: string;
 }
 
 /** Components by what they do in the program. */
@@ -72,6 +79,8 @@ export interface PromptLanguage {
   encode(plan: ScenePlan): readonly number[];
   /** Start frames that fit the plan. */
   bankIndex(plan: ScenePlan): number;
+  /** What an entry of the start bank shows. */
+  planOfEntry(index: number): ScenePlan;
 }
 
 export interface UnderstoodPrompt {
@@ -95,6 +104,8 @@ export interface ContinuationModel {
   readonly loops: ContinuationLoops;
   readonly components: ContinuationComponents;
   readonly language: PromptLanguage;
+  /** Null where the model can't start from a picture. */
+  readonly image: ImageStart | null;
   /** Bytes of blocks that one unit of a component makes. */
   bytesOf(component: string): MemoryBudget;
 }

@@ -3,6 +3,7 @@ import type { AudioState } from '../engine/model/kernels/audio.ts';
 import type { EncoderChunkState } from '../engine/model/kernels/encoder_chunk.ts';
 import type { StartBankState } from '../engine/model/kernels/start_bank.ts';
 import type { VaeTileDecodeState } from '../engine/model/kernels/vae_tile_decode.ts';
+import type { VaeTileEncodeState } from '../engine/model/kernels/vae_tile_encode.ts';
 import type { VideoContinuationState } from '../engine/model/kernels/video_continuation.ts';
 import type { Conditioning } from '../engine/model/loop_kernel.ts';
 import type { BlockId } from '../engine/model/work.ts';
@@ -42,6 +43,15 @@ export interface Talk {
   readonly encoder: EncoderChunkState | null;
 }
 
+/** A picture that the story starts from, until its first frame is shown. Words wait until it is known what the picture shows: they change that. */
+export interface Opening {
+  readonly encode: VaeTileEncodeState;
+  /** The session's first prompt; null: the story goes on as the picture is. */
+  readonly prompt: string | null;
+  /** Prompt of a redirect that came before the picture was read. */
+  readonly asked: string | null;
+}
+
 /** The director goes on to tell about its plan when there is time. */
 export interface Narration {
   readonly requestId: string | null;
@@ -65,6 +75,8 @@ export interface ContinuationState extends ProgramState {
   readonly seed: number;
   /** Frames emitted in this story. */
   readonly frames: number;
+  /** Null: the story starts from the bank, or is under way. */
+  readonly opening: Opening | null;
   readonly scene: Scene | null;
   /** Takes force with the next chunk. */
   readonly upcoming: Scene | null;
@@ -79,9 +91,9 @@ export interface ContinuationState extends ProgramState {
 }
 
 /** Blocks that the state keeps alive, with repeats: the pool counts. */
-export function blocksOf({ scene, upcoming, start, video, sound, inFlight, writeUnder, talk, narration }: ContinuationState): BlockId[] {
+export function blocksOf({ opening, scene, upcoming, start, video, sound, inFlight, writeUnder, talk, narration }: ContinuationState): BlockId[] {
   const blocks = [...video.blocks, ...sound.blocks];
   for (const prompt of [scene?.prompt, upcoming?.prompt, inFlight?.conditioning?.prompt, writeUnder?.prompt]) if (prompt) blocks.push(...Object.values(prompt));
-  for (const state of [start, inFlight?.boundary, inFlight?.picture, talk?.director, talk?.encoder, narration?.director]) if (state) blocks.push(...state.blocks);
+  for (const state of [opening?.encode, start, inFlight?.boundary, inFlight?.picture, talk?.director, talk?.encoder, narration?.director]) if (state) blocks.push(...state.blocks);
   return blocks;
 }

@@ -34,6 +34,8 @@ export interface SessionWish {
   readonly model?: string | undefined;
   readonly program?: string | undefined;
   readonly prompt?: string | undefined;
+  /** RGB of the model's size: the story starts from it. */
+  readonly image?: SharedArrayBuffer | undefined;
   readonly seed?: number | undefined;
   readonly limits?: { readonly idleMs?: number | undefined; readonly orphanMs?: number | undefined } | undefined;
   readonly ticket?: string | undefined;
@@ -182,6 +184,7 @@ export class SessionRegistry {
       program,
       seed: wish.seed ?? randomInt(0x7fffffff),
       prompt: wish.prompt ?? null,
+      image: wish.image ?? null,
       promptWarnings,
       tenant: wish.tenant,
       stamp: wish.stamp === true,

@@ -19,6 +19,8 @@ export interface SessionOptions {
   readonly program: string;
   readonly seed: number;
   readonly prompt: string | null;
+  /** RGB of a picture that the story starts from, of the model's size. */
+  readonly image: SharedArrayBuffer | null;
   /** What of `prompt` has no effect. */
   readonly promptWarnings: readonly PromptWarning[];
   readonly tenant: string;

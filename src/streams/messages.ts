@@ -28,6 +28,8 @@ export type ControlToEngine =
       readonly seed: number;
       /** First prompt; null lets the model choose by seed. */
       readonly prompt: string | null;
+      /** RGB of a picture that the story starts from, of the format's size, row by row; shared, so it isn't copied on its way to the executor. */
+      readonly image: SharedArrayBuffer | null;
       readonly channels: SessionChannels;
       /** Scheduling class of the session: who shares a reserve. */
       readonly tenant: string;

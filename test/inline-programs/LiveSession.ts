@@ -17,7 +17,7 @@ export class LiveSession {
     this.#core = core;
     this.sessionId = sessionId;
     const channels = { words: this.#words.buffer, video: this.#video.descriptor, audio: this.#audio.descriptor };
-    core.receive({ type: 'session.open', sessionId, model: 'drive', program: 'drive', seed: 3, prompt, tenant: 't', channels });
+    core.receive({ type: 'session.open', sessionId, model: 'drive', program: 'drive', seed: 3, prompt, image: null, tenant: 't', channels });
   }
 
   play(event: MediaEvent): void {

@@ -189,7 +189,7 @@ describe('layout of the page', { timeout: 150_000 }, () => {
       assert.equal(await page.locator('#keys').isVisible(), true);
     }));
 
-  it('offers nothing but Join before there is a session, by keyboard too', () =>
+  it('offers Join, then the picture to start from, and nothing else before there is a session, by keyboard too', () =>
     withPage(1280, 800, async (page) => {
       const focused = new Set<string>();
       for (let i = 0; i < 4; i += 1) {
@@ -197,7 +197,7 @@ describe('layout of the page', { timeout: 150_000 }, () => {
         focused.add(await page.evaluate<string>(`document.activeElement?.id ?? ''`));
       }
       focused.delete('');
-      assert.deepEqual([...focused], ['join']);
+      assert.deepEqual([...focused], ['join', 'picture']);
     }));
 
   it('gives every control a name, and the picture one too', () =>

@@ -6,6 +6,7 @@ import { byId, create } from './dom.ts';
 import { Notices } from './Notices.ts';
 import { Overlay } from './Overlay.ts';
 import type { PageOptions } from './page_options.ts';
+import { PictureStart } from './PictureStart.ts';
 import { Poster } from './Poster.ts';
 import { SoundPermission } from './SoundPermission.ts';
 import { SpeedControl } from './SpeedControl.ts';
@@ -64,6 +65,7 @@ export class Room {
   readonly #glow = new AmbientGlow(byId('ambient', HTMLCanvasElement), this.#world);
   readonly #speed = new SpeedControl(byId('speed', HTMLElement), (speed) => this.steering.setSpeed(speed));
   readonly #suggestions = new Suggestions(byId('chips', HTMLElement), (prompt) => this.redirect(prompt));
+  readonly #picture = new PictureStart(byId('poster', HTMLElement));
   readonly #poster = new Poster(() => this.#posterPressed());
   #client: SegueClient | null = null;
   #sound: AudioContext | null = null;
@@ -175,10 +177,11 @@ export class Room {
     this.#show('connecting');
     this.#poster.connecting();
     const baseUrl = new URL('.', document.baseURI).href;
+    const { image } = this.#picture;
     try {
       const session = await createDemoSession(
         baseUrl,
-        this.#options.session,
+        { ...this.#options.session, ...(image === null ? {} : { image }) },
         (position) => {
           this.#show('waiting');
           this.#poster.waiting(position);

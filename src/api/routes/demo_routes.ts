@@ -7,13 +7,16 @@ import { ERROR_RESPONSES } from '../route_schemas.ts';
 import { TokenBucket } from '../TokenBucket.ts';
 import { createSession } from './session_routes.ts';
 
+/** The page makes a picture small before it sends it. */
+const DEMO_BODY_LIMIT = 512 * 1024;
+
 /** Anybody may ask for a session here: for the demo page. Limited per address; tries with a ticket are free, for waiting is what they are for. */
 export function demoRoutes(fastify: FastifyInstance, context: ApiContext): void {
   const { config, clock } = context;
   const app = fastify.withTypeProvider<TypeBoxTypeProvider>();
   const bucket = new TokenBucket(clock, { burst: config.demo.perMinute, perSecond: config.demo.perMinute / 60 });
 
-  app.post('/v1/demo/sessions', { config: { access: 'public' }, schema: { summary: 'Create a session for the demo page', tags: ['demo'], body: CreateSession, response: { 201: CreatedSession, ...ERROR_RESPONSES } } }, async (request, reply) => {
+  app.post('/v1/demo/sessions', { bodyLimit: DEMO_BODY_LIMIT, config: { access: 'public' }, schema: { summary: 'Create a session for the demo page', tags: ['demo'], body: CreateSession, response: { 201: CreatedSession, ...ERROR_RESPONSES } } }, async (request, reply) => {
     const { ticket } = request.body;
     if (ticket === undefined || context.registry.queue.find(ticket) === null) {
       const waitMs = bucket.take(request.ip);

@@ -4,6 +4,7 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import { Accepted, Applied, Superseded, type SessionRequest } from '../../protocol/channel.ts';
 import { SegueError } from '../../protocol/errors.ts';
 import { CreatedSession, CreateSession, SessionView } from '../../protocol/rest.ts';
+import { MAX_IMAGE_BYTES } from '../../protocol/session_image.ts';
 import { ROLES, type Role } from '../../sessions/ports.ts';
 import type { SessionWish } from '../../sessions/SessionRegistry.ts';
 import { createId } from '../../sessions/session_ids.ts';
@@ -14,12 +15,16 @@ import { TokenBucket } from '../TokenBucket.ts';
 /** Requests by REST, per session: well under what the media thread takes from one sender, so that it never refuses one unheard. */
 const REQUEST_RATE = { burst: 20, perSecond: 10 } as const;
 
+/** A picture at most {@link MAX_IMAGE_BYTES} large, as base64, and the rest of the body. */
+const IMAGE_BODY_LIMIT = Math.ceil(MAX_IMAGE_BYTES / 3) * 4 + 64 * 1024;
+
 const Answer = Type.Union([Accepted, Applied, Superseded]);
 
 /** Creates a session and the token for whoever plays it. Shared with the demo route. */
-export async function createSession({ registry, tokens, card, config }: ApiContext, body: CreateSession, more: Pick<SessionWish, 'tenant' | 'endsOnLeave'>, roles: readonly Role[]): Promise<CreatedSession> {
+export async function createSession({ registry, tokens, card, config, images }: ApiContext, body: CreateSession, more: Pick<SessionWish, 'tenant' | 'endsOnLeave'>, roles: readonly Role[]): Promise<CreatedSession> {
   if (body.stamp === true && !config.test.enabled) throw new SegueError('not_found', 'stamp exists in test mode only', { param: 'stamp' });
-  const session = await registry.create({ ...body, ...more });
+  const { image, ...wish } = body;
+  const session = await registry.create({ ...wish, ...more, ...(image === undefined ? {} : { image: await images.read(image) }) });
   const { token, expiresAt } = await tokens.issue({ sessionId: session.id, roles });
   const { promptWarnings } = session;
   return {
@@ -38,7 +43,7 @@ export function sessionRoutes(fastify: FastifyInstance, context: ApiContext): vo
   const { registry, tokens, clock } = context;
   const bucket = new TokenBucket(clock, REQUEST_RATE);
 
-  app.post('/v1/sessions', { config: { access: 'key' }, schema: { summary: 'Create a session', tags: ['sessions'], body: CreateSession, response: { 201: CreatedSession, ...ERROR_RESPONSES } } }, async (request, reply) => {
+  app.post('/v1/sessions', { bodyLimit: IMAGE_BODY_LIMIT, config: { access: 'key' }, schema: { summary: 'Create a session', tags: ['sessions'], body: CreateSession, response: { 201: CreatedSession, ...ERROR_RESPONSES } } }, async (request, reply) => {
     const created = await createSession(context, request.body, { tenant: 'api' }, ROLES);
     return reply.code(201).header('location', `/v1/sessions/${created.id}`).send(created);
   });

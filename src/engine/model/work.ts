@@ -24,6 +24,8 @@ export type UnitInput =
   | { readonly kind: 'block'; readonly block: BlockId }
   | { readonly kind: 'floats'; readonly values: readonly number[]; readonly shape: readonly number[] }
   | { readonly kind: 'ints'; readonly values: readonly number[]; readonly shape: readonly number[] }
+  /** Elements of one byte each, in memory that all threads share: written before, never after. */
+  | { readonly kind: 'bytes'; readonly bytes: SharedArrayBuffer; readonly shape: readonly number[] }
   | { readonly kind: 'zeros'; readonly shape: readonly number[] }
   /** Standard normal (or uniform) samples of a counter-based generator: same counter, same bits, on every machine. */
   | { readonly kind: 'noise'; readonly counter: NoiseCounter; readonly distribution: 'normal' | 'uniform'; readonly shape: readonly number[] };

@@ -30,7 +30,7 @@ export interface RealtimeProgram<State extends ProgramState = ProgramState> {
   /** Words that a prompt may use. */
   readonly vocabulary: readonly string[];
 
-  /** @throws {SegueError} `prompt_not_understood`. */
+  /** @throws {SegueError} `prompt_not_understood`; `bad_request` for a picture that the model can't start from. */
   open(start: ProgramStart): State;
   /** No chunk is in flight: the next media step begins one. */
   betweenChunks(state: State): boolean;
@@ -67,6 +67,8 @@ export interface ProgramStart {
   readonly seed: number;
   /** Null lets the model choose by seed. */
   readonly prompt: string | null;
+  /** RGB of a picture that the story starts from, `format.width × format.height`, row by row. */
+  readonly image: SharedArrayBuffer | null;
 }
 
 export interface RedirectRequest {

@@ -42,6 +42,7 @@ export interface SessionOpening {
   readonly program: RealtimeProgram;
   readonly seed: number;
   readonly prompt: string | null;
+  readonly image: SharedArrayBuffer | null;
   readonly channels: SessionChannels;
   readonly device: Device<WorkSource>;
   readonly grant: AdmissionGrant;
@@ -91,8 +92,8 @@ export class EngineSession implements WorkSource {
   #action: ActionState;
   readonly #recall: MediaRecall;
 
-  constructor({ sessionId, program, seed, prompt, channels, device, grant }: SessionOpening, deps: SessionDependencies) {
-    const initial = program.open({ seed, prompt });
+  constructor({ sessionId, program, seed, prompt, image, channels, device, grant }: SessionOpening, deps: SessionDependencies) {
+    const initial = program.open({ seed, prompt, image });
     this.sessionId = sessionId;
     this.program = program;
     this.seed = seed;

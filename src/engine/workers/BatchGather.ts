@@ -77,7 +77,8 @@ export class BatchGather {
       case 'zeros':
         return checked(this.#zeroTensor(binding.dtype, input.shape), binding);
       case 'floats':
-      case 'ints': {
+      case 'ints':
+      case 'bytes': {
         const staging = stagingTensor(binding, 1);
         this.#copyRow(input, binding, staging.data as Data, 0);
         return staging;
@@ -109,6 +110,11 @@ export class BatchGather {
         checkCount(binding, input.values.length);
         if (data instanceof BigInt64Array) for (let index = 0; index < elements; index++) data[at + index] = BigInt(input.values[index]!);
         else data.set(input.values, at);
+        return;
+      case 'bytes':
+        if (binding.dtype !== 'uint8') throw new DeviceError(`input ${binding.name}: expected ${binding.dtype}, got bytes`);
+        checkCount(binding, input.bytes.byteLength);
+        data.set(new Uint8Array(input.bytes) as never, at);
         return;
       case 'block':
       case 'noise': {

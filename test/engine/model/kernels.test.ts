@@ -1,7 +1,8 @@
-import { after, before } from 'node:test';
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
 import type { LoopState } from '../../../src/engine/model/loop_kernel.ts';
 import type { LoopKind } from '../../../src/engine/model/spec/loop_spec.ts';
-import { contextOf, ExecutorBench } from './ExecutorBench.ts';
+import { contextOf, ExecutorBench, type RanUnit } from './ExecutorBench.ts';
 import { testLoopKernel, type KernelCase } from './loop_kernel_contract.ts';
 
 let plain: ExecutorBench;
@@ -98,3 +99,35 @@ contract('logprob_recompute', {
     return { kernel, state: kernel.initState({ prompt, tokens: [43, 19, 15, 55, 3, 38, 2].slice(0, 4 + variant) }, ctx), contextAt: () => ctx, borrowed: [] };
   },
 });
+contract('vae_tile_encode', {
+  units: 1,
+  async ready(bench, _session, variant) {
+    const ctx = contextOf({ seed: variant });
+    const kernel = bench.kernels.vae_tile_encode;
+    return { kernel, state: kernel.initState({ image: gradient(variant) }, ctx), contextAt: () => ctx, borrowed: [] };
+  },
+});
+
+test('bytes of another size, or for an input of another type, fail their unit and name the input', async () => {
+  const ctx = contextOf({ seed: 0 });
+  const kernel = plain.kernels.vae_tile_encode;
+  const plan = kernel.planStep(kernel.initState({ image: gradient(0) }, ctx), ctx)!;
+  const other = plain.kernels.start_bank.planStep(plain.kernels.start_bank.initState({ index: 0 }, ctx), ctx)!;
+  const cases = [
+    { kernel: 'vae_tile_encode', plan: { ...plan, inputs: { rgb: { kind: 'bytes' as const, bytes: new SharedArrayBuffer(6), shape: [1, 2, 3] } } }, message: /input rgb: expected 86016 elements, got 6/ },
+    { kernel: 'start_bank', plan: { ...other, inputs: { index: { kind: 'bytes' as const, bytes: new SharedArrayBuffer(1), shape: [1] } } }, message: /input index: expected int64, got bytes/ },
+  ];
+  for (const { kernel: kind, plan: wrong, message } of cases) {
+    const [{ result }] = (await plain.runUnits([plain.unitOf(kind, 'a', wrong)])) as [RanUnit];
+    assert.ok(!result.ok);
+    assert.match(result.message, message);
+  }
+});
+
+/** A smooth picture of the model's size. */
+function gradient(variant: number): SharedArrayBuffer {
+  const image = new SharedArrayBuffer(224 * 128 * 3);
+  const rgb = new Uint8Array(image);
+  for (let pixel = 0; pixel < 224 * 128; pixel++) rgb.set([pixel % 224, Math.floor(pixel / 224) * 2 - 1, 60 + 70 * variant], pixel * 3);
+  return image;
+}

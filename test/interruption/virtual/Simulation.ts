@@ -71,11 +71,11 @@ export class Simulation {
     this.core.start();
   }
 
-  open(sessionId = 's', prompt: string | null = 'scene 1', seed = 1): SimulatedSession {
+  open(sessionId = 's', prompt: string | null = 'scene 1', seed = 1, image: SharedArrayBuffer | null = null): SimulatedSession {
     const { format, framesPerChunk } = this.#model.program;
     const session = new SimulatedSession({ sessionId, clock: this.clock, format, framesPerChunk, slots: this.#slots, toEngine: (message) => this.core.receiveMedia(message) });
     this.sessions.set(sessionId, session);
-    this.core.receive({ type: 'session.open', sessionId, model: this.#model.loaded.modelId, program: 'drive', seed, prompt, tenant: 't', channels: session.channels });
+    this.core.receive({ type: 'session.open', sessionId, model: this.#model.loaded.modelId, program: 'drive', seed, prompt, image, tenant: 't', channels: session.channels });
     return session;
   }
 

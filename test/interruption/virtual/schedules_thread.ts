@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { parentPort, workerData } from 'node:worker_threads';
 import fc from 'fast-check';
 import type { SimulatedOutcome } from '../../../src/engine/runtime/SimulatedWorker.ts';
+import { IMAGE } from './scripted_model.ts';
 import { Simulation } from './Simulation.ts';
 import type { RequestBody, SimulatedSession } from './SimulatedSession.ts';
 
@@ -81,7 +82,7 @@ async function play(plan: Schedule): Promise<void> {
   const outcome = outcomeOf(plan.trouble, randomOf(plan.seed), () => calm);
   const simulation = new Simulation({ steps: plan.steps, slots: plan.slots, engine: { unitWatchdogMs: 300 }, outcome: (_, predictedMs) => outcome(predictedMs) });
   simulation.unordered = plan.unordered;
-  const sessions = Array.from({ length: plan.sessions }, (_, index) => simulation.open(`s${index}`, index === 0 ? null : 'scene 2', plan.seed >>> 1));
+  const sessions = Array.from({ length: plan.sessions }, (_, index) => simulation.open(`s${index}`, index === 0 ? null : 'scene 2', plan.seed >>> 1, (plan.seed + index) % 4 === 0 ? IMAGE : null));
   for (const session of sessions) session.reportDelayMs = plan.reportDelayMs;
   for (const [index, { afterMs, delayMs, what, session: which }] of plan.events.entries()) {
     await simulation.run(afterMs);

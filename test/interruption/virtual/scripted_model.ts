@@ -13,7 +13,7 @@ import { VideoContinuation } from '../../../src/realtime-programs/VideoContinuat
 const SPEC = loadModelSpec(new URL('../../../models/drive', import.meta.url).pathname, { verifyChecksums: false });
 
 /** Milliseconds of one unit alone, near what a core takes. */
-export const UNIT_MS: Readonly<Record<string, number>> = { director_prefill: 1.2, director_step: 0.7, text_encoder: 1, start_bank: 0.2, denoise_step: 5, clean_write: 5, vae_decode: 6.5, audio_synth: 0.6, director_logprob: 1.3 };
+export const UNIT_MS: Readonly<Record<string, number>> = { director_prefill: 1.2, director_step: 0.7, text_encoder: 1, start_bank: 0.2, denoise_step: 5, clean_write: 5, vae_decode: 6.5, audio_synth: 0.6, director_logprob: 1.3, vae_encode: 9 };
 
 export interface ScriptedModel {
   readonly spec: Pick<ModelSpec, 'modelId' | 'format' | 'framesPerChunk' | 'components' | 'loops' | 'capabilities'>;
@@ -65,10 +65,16 @@ export const LANGUAGE: PromptLanguage = {
   describe: (plan) => `scene ${plan['place']}`,
   encode: (plan) => Array.from({ length: 12 }, (_, index) => (index === 0 ? 1 : PLAN_BASE + plan['place']!)),
   bankIndex: (plan) => plan['place']!,
+  planOfEntry: (index) => ({ place: index }),
 };
+
+/** A picture of the model's size, and what the scripted model sees in every picture. */
+export const IMAGE = new SharedArrayBuffer(SPEC.format.width * SPEC.format.height * 3);
+export const SHOWN_PLACE = 4;
 
 /** What the graphs would say: the director answers its question, one token after the other. */
 export function scriptedValues({ kernel, plan }: PlannedUnit): Readonly<Record<string, Float32Array>> {
+  if (kernel === 'vae_tile_encode') return { entry: Float32Array.of(SHOWN_PLACE) };
   if (kernel === 'logprob_recompute') return { logprobs: new Float32Array(39).fill(-1) };
   if (kernel !== 'ar_decode') return {};
   const { prompt, tokens } = plan.state as { prompt: readonly number[]; tokens: readonly number[] };

@@ -11,6 +11,7 @@ import { EncoderChunkKernel } from './encoder_chunk.ts';
 import { LogprobRecomputeKernel } from './logprob_recompute.ts';
 import { StartBankKernel } from './start_bank.ts';
 import { VaeTileDecodeKernel } from './vae_tile_decode.ts';
+import { VaeTileEncodeKernel } from './vae_tile_encode.ts';
 import { VideoContinuationKernel } from './video_continuation.ts';
 
 /** The part of a ModelSpec that kernels are made from; plain data, so both sides of the executor's port make the same ones. */
@@ -29,6 +30,7 @@ export interface Kernels {
   readonly vae_tile_decode?: VaeTileDecodeKernel;
   readonly audio?: AudioKernel;
   readonly logprob_recompute?: LogprobRecomputeKernel;
+  readonly vae_tile_encode?: VaeTileEncodeKernel;
 }
 
 /** All that the executor's side needs of a kernel. */
@@ -62,5 +64,7 @@ function createKernel(loop: LoopSpec, { components, format }: KernelSource): Any
       return new AudioKernel(first!, loop.initial ?? {}, frame90k);
     case 'logprob_recompute':
       return new LogprobRecomputeKernel(first!);
+    case 'vae_tile_encode':
+      return new VaeTileEncodeKernel(first!);
   }
 }

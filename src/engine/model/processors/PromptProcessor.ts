@@ -133,6 +133,18 @@ export class PromptProcessor {
     return this.#rules.attributes.reduce((index, { name, values }) => index * values.length + this.#valueOf(attributes, name), 0);
   }
 
+  /** The attributes of an entry of the start bank: what {@link bankIndex} makes its index from. @throws {RangeError} beyond the bank. */
+  attributesOfEntry(index: number): Attributes {
+    const attributes: Record<string, number> = {};
+    let rest = index;
+    for (const { name, values } of this.#rules.attributes.toReversed()) {
+      attributes[name] = rest % values.length;
+      rest = Math.floor(rest / values.length);
+    }
+    if (!Number.isInteger(index) || index < 0 || rest !== 0) throw new RangeError(`the start bank has no entry ${index}`);
+    return attributes;
+  }
+
   /** A state drawn from a seed; the same seed, the same state. */
   attributesFromSeed(seed: number): Attributes {
     const words = new Uint32Array(4);

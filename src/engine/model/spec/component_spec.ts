@@ -1,7 +1,7 @@
 import { Type, type Static } from 'typebox';
 import { OutputSignature, signatureText, TensorSignature } from './tensor_signature.ts';
 
-export const COMPONENT_KINDS = ['text_encoder', 'language_model', 'diffusion_transformer', 'kv_writer', 'vae_decoder', 'audio_decoder', 'latent_bank'] as const;
+export const COMPONENT_KINDS = ['text_encoder', 'language_model', 'diffusion_transformer', 'kv_writer', 'vae_decoder', 'audio_decoder', 'latent_bank', 'vae_encoder'] as const;
 
 /** A named, typed, loadable part of a model: one graph. */
 export const ComponentSpec = Type.Object(

@@ -47,6 +47,7 @@ const LOOP_BINDINGS: Readonly<Record<LoopKind, readonly { readonly inputs: reado
   vae_tile_decode: [{ inputs: ['x', 'frame'], outputs: ['rgb'] }],
   audio: [{ inputs: ['x', 'frame', 'phase', 'control', 'tail', 'noise'], outputs: ['pcm', 'phase_next', 'control_next', 'tail_next'] }],
   logprob_recompute: [{ inputs: ['ids'], outputs: ['logprobs'] }],
+  vae_tile_encode: [{ inputs: ['rgb'], outputs: ['x', 'entry'] }],
 };
 
 function checkComponents({ model, manifest, report, checkpoint, variantId }: AuthoredModel): void {

@@ -1,7 +1,7 @@
 import { Type, type Static } from 'typebox';
 import { WORK_UNIT_KINDS } from '../work.ts';
 
-export const LOOP_KINDS = ['encoder_chunk', 'ar_decode', 'video_continuation', 'vae_tile_decode', 'audio', 'start_bank', 'logprob_recompute'] as const;
+export const LOOP_KINDS = ['encoder_chunk', 'ar_decode', 'video_continuation', 'vae_tile_decode', 'audio', 'start_bank', 'logprob_recompute', 'vae_tile_encode'] as const;
 export type LoopKind = (typeof LOOP_KINDS)[number];
 
 /**

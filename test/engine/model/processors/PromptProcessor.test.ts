@@ -81,6 +81,7 @@ test('prompt ids are as long as the encoder takes, and distinct states give dist
         assert.equal(ids.length, 12);
         prompts.add(ids.join(','));
         entries.add(processor.bankIndex({ place, time, weather }));
+        assert.deepEqual(processor.attributesOfEntry(processor.bankIndex({ place, time, weather })), { place, time, weather });
       }
     }
   }
@@ -91,6 +92,7 @@ test('prompt ids are as long as the encoder takes, and distinct states give dist
 test('a state out of range is a TypeError', () => {
   assert.throws(() => processor.promptIds({ place: 5, time: 0, weather: 0 }), TypeError);
   assert.throws(() => processor.bankIndex({ place: 0, time: 0 }), TypeError);
+  for (const entry of [-1, 80, 0.5, Number.NaN]) assert.throws(() => processor.attributesOfEntry(entry), RangeError);
 });
 
 test('a seed always gives the same state, and seeds reach all of them', () => {

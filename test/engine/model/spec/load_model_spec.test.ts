@@ -48,7 +48,7 @@ function faultOf(name: string, change: (text: string) => string, marker?: string
 test('the shipped model loads, frozen and complete', () => {
   const spec = loadModelSpec(MODEL_DIR);
   assert.equal(spec.modelId, 'drive');
-  assert.deepEqual(Object.keys(spec.loops).sort(), ['ar_decode', 'audio', 'encoder_chunk', 'logprob_recompute', 'start_bank', 'vae_tile_decode', 'video_continuation']);
+  assert.deepEqual(Object.keys(spec.loops).sort(), ['ar_decode', 'audio', 'encoder_chunk', 'logprob_recompute', 'start_bank', 'vae_tile_decode', 'vae_tile_encode', 'video_continuation']);
   assert.equal(spec.loops['video_continuation']!.cfg?.kind, 'embedded');
   assert.throws(() => Object.assign(spec.components['vae_decode']!, { precision: 'int8' }), TypeError);
   assert.equal(structuredClone(spec).modelId, 'drive');
@@ -85,7 +85,7 @@ const REFERENCES: readonly { readonly what: string; readonly file: string; reado
   { what: 'component of a processor', file: 'model.yaml', from: 'director: director_prefill', to: 'director: poet_lm', key: 'processors.prompt.director', actual: 'poet_lm', marker: 'poet_lm' },
   { what: 'manifest entry of a component', file: 'model.yaml', from: 'loadId: vae_decode', to: 'loadId: vae_code', key: 'components.vae_decode.loadId', actual: 'vae_code', marker: 'vae_code' },
   { what: 'loop of a program', file: 'programs.yaml', from: 'sound: audio', to: 'sound: music', key: 'programs.drive.loops.sound', actual: 'music', marker: 'music' },
-  { what: 'capability of a program', file: 'programs.yaml', from: 'requires: [text_to_video', to: 'requires: [image_to_video, text_to_video', key: 'programs.drive.requires.0', actual: 'image_to_video', marker: 'image_to_video' },
+  { what: 'capability of a program', file: 'programs.yaml', from: 'requires: [text_to_video', to: 'requires: [video_to_video, text_to_video', key: 'programs.drive.requires.0', actual: 'video_to_video', marker: 'video_to_video' },
   { what: 'processor of a program', file: 'programs.yaml', from: 'prompt: prompt', to: 'prompt: speech', key: 'programs.drive.processors.prompt', actual: 'speech', marker: 'speech' },
   { what: 'program of the deployment', file: 'deployment.yaml', from: 'programs: [drive]', to: 'programs: [fly]', key: 'programs.0', actual: 'fly', marker: 'fly' },
   { what: 'variant of the deployment', file: 'deployment.yaml', from: 'variant: drive-fp32', to: 'variant: drive-fp8', key: 'variant', actual: 'drive-fp8', marker: 'drive-fp8' },
