@@ -1,17 +1,20 @@
 /**
- * One run of an inline program, from words to a film: the model reasons in text, then drives, sounds and draws.
+ * One run of an inline program, from words, or a picture and words, to a film: the model reasons in text, then drives, sounds and draws.
  *
  *   node examples/reason_then_generate.ts "a rainy night in the city" out
+ *   node examples/reason_then_generate.ts "make it night" out picture.png
  *
  * writes `out/frame-000.ppm` …, `out/sound.wav`, and says what it thinks meanwhile. Ctrl+C ends it at the unit it is at.
  */
-import { mkdirSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { extname, join } from 'node:path';
+import { ImageReader } from '../src/api/ImageReader.ts';
 import { Engine, type EngineEvent, type RunOptions } from '../src/engine/Engine.ts';
 import { PromptProcessor } from '../src/engine/model/processors/PromptProcessor.ts';
-import { driveInline, REASON_THEN_GENERATE, type DriveInline } from '../src/inline-programs/drive_inline.ts';
+import { driveInline, PICTURE_THEN_GENERATE, REASON_THEN_GENERATE, type DriveInline } from '../src/inline-programs/drive_inline.ts';
 import { driveLanguage } from '../src/realtime-programs/drive_model.ts';
 
+const TYPES: Readonly<Record<string, 'image/png' | 'image/jpeg' | 'image/webp'>> = { '.png': 'image/png', '.jpg': 'image/jpeg', '.jpeg': 'image/jpeg', '.webp': 'image/webp' };
 const MODEL = new URL('../models/drive', import.meta.url).pathname;
 
 /** The loops of a loaded `drive`, ready to be composed. */
@@ -19,20 +22,28 @@ export function driveOf(engine: Engine): DriveInline {
   return driveInline(engine.spec, engine.kernels, driveLanguage(PromptProcessor.load(engine.spec)));
 }
 
-/** Two seconds: straight on, then to the left, faster. */
-export function reasonThenGenerate(engine: Engine, prompt: string, options: RunOptions = {}): AsyncGenerator<EngineEvent, void> {
-  const program = driveOf(engine).program(REASON_THEN_GENERATE);
+/** Two seconds: straight on, then to the left, faster. With an `image` (RGB of the model's size) the story starts from it, and the words change what it shows. */
+export function reasonThenGenerate(engine: Engine, prompt: string, image: SharedArrayBuffer | null, options: RunOptions = {}): AsyncGenerator<EngineEvent, void> {
+  const drive = driveOf(engine);
   const actions = [...Array(6).fill({ steer: 0, speed: 2 }), { steer: -1, speed: 3 }];
-  return engine.run(program, { prompt, chunks: 12, actions }, options);
+  const inputs = { prompt, chunks: 12, actions };
+  return image === null ? engine.run(drive.program(REASON_THEN_GENERATE), inputs, options) : engine.run(drive.program(PICTURE_THEN_GENERATE), { ...inputs, image }, options);
 }
 
-export async function main(prompt: string, out: string, signal: AbortSignal): Promise<void> {
+/** A picture file as the model takes it. @throws {SegueError} for one that can't be read. */
+export function readPicture(engine: Engine, path: string): Promise<SharedArrayBuffer> {
+  const mimeType = TYPES[extname(path).toLowerCase()] ?? 'image/png';
+  return new ImageReader(engine.spec.format).read({ mimeType, data: readFileSync(path).toString('base64') });
+}
+
+export async function main(prompt: string, out: string, picture: string | null, signal: AbortSignal): Promise<void> {
   const engine = await Engine.load(MODEL);
   const { width, height, audioSampleRate } = engine.spec.format;
   const sound: Uint8Array[] = [];
   mkdirSync(out, { recursive: true });
   try {
-    for await (const event of reasonThenGenerate(engine, prompt, { seed: 7, signal })) {
+    const image = picture === null ? null : await readPicture(engine, picture);
+    for await (const event of reasonThenGenerate(engine, prompt, image, { seed: 7, signal })) {
       if (event.type === 'text.delta') process.stdout.write(event.complete ? `${event.text}\n` : event.text);
       if (event.type === 'media.chunk') {
         writeFileSync(join(out, `frame-${String(event.frame).padStart(3, '0')}.ppm`), Buffer.concat([Buffer.from(`P6 ${width} ${height} 255\n`), event.pixels]));
@@ -67,8 +78,8 @@ function wav(samples: Buffer, rate: number): Buffer {
 if (import.meta.main) {
   const interrupt = new AbortController();
   process.once('SIGINT', () => interrupt.abort());
-  const [prompt = 'a rainy night in the city', out = 'out'] = process.argv.slice(2);
-  await main(prompt, out, interrupt.signal).catch((error: unknown) => {
+  const [prompt = 'a rainy night in the city', out = 'out', picture = null] = process.argv.slice(2);
+  await main(prompt, out, picture, interrupt.signal).catch((error: unknown) => {
     if (!interrupt.signal.aborted) throw error;
   });
 }

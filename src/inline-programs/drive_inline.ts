@@ -1,11 +1,12 @@
 import type { Kernels } from '../engine/model/kernels/create_kernels.ts';
 import type { LogprobRecomputeKernel, LogprobRecomputeState } from '../engine/model/kernels/logprob_recompute.ts';
 import type { EncoderChunkState } from '../engine/model/kernels/encoder_chunk.ts';
+import type { VaeTileEncodeState } from '../engine/model/kernels/vae_tile_encode.ts';
 import type { StartBankState } from '../engine/model/kernels/start_bank.ts';
 import type { ModelSpec } from '../engine/model/spec/model_spec.ts';
 import { InlineGraph } from '../engine/programs/InlineGraph.ts';
 import { item } from '../engine/programs/inline_ports.ts';
-import type { InlineLibrary, InlineOffer, InlineSpec } from '../engine/programs/inline_spec.ts';
+import type { InlineEdge, InlineLibrary, InlineOffer, InlineSpec } from '../engine/programs/inline_spec.ts';
 import { SegueError } from '../protocol/errors.ts';
 import type { ContinuationModel, PromptLanguage, ScenePlan } from '../realtime-programs/continuation_model.ts';
 import { continuationModel, type ContinuationSource } from '../realtime-programs/drive_model.ts';
@@ -16,10 +17,7 @@ import { OnceNode } from './nodes/OnceNode.ts';
 import { VideoNode } from './nodes/VideoNode.ts';
 import { logprobSink, mediaSink, textSink } from './sinks.ts';
 
-/**
- * Text → reasoning text → scene → action-steered video → sound and pixels, over one instance.
- * The node `start` is where a story's first latents come from: whatever gives `start_latents` can stand there.
- */
+/** Text → reasoning text → scene → action-steered video → sound and pixels, over one instance. */
 export const REASON_THEN_GENERATE: InlineSpec = {
   programId: 'reason_then_generate',
   requires: ['reasoning_text', 'text_to_video', 'text_to_audio', 'action_conditioning', 'vae_decode'],
@@ -47,6 +45,22 @@ export const REASON_THEN_GENERATE: InlineSpec = {
     { kind: 'tensor', from: 'video.latents', to: 'sound.latents' },
     { kind: 'stream', from: 'picture.pictures', to: 'mediaOut.pictures' },
     { kind: 'stream', from: 'sound.samples', to: 'mediaOut.samples' },
+  ],
+};
+
+/**
+ * The same from a picture: what it shows is read, the words change that, and the story goes on from the picture itself.
+ * Input `image`: RGB of the model's size, row by row.
+ */
+export const PICTURE_THEN_GENERATE: InlineSpec = {
+  programId: 'picture_then_generate',
+  requires: [...REASON_THEN_GENERATE.requires, 'image_to_video'],
+  inputs: { ...REASON_THEN_GENERATE.inputs, image: { kind: 'tensor', type: 'picture' } },
+  nodes: { ...REASON_THEN_GENERATE.nodes, start: { kind: 'model_loop', loopKind: 'vae_tile_encode' } },
+  edges: [
+    { kind: 'tensor', from: 'input.image', to: 'start.picture' },
+    { kind: 'control', from: 'start.shown', to: 'director.shown' },
+    ...REASON_THEN_GENERATE.edges.filter(({ to }: InlineEdge) => to !== 'start.scene'),
   ],
 };
 
@@ -89,23 +103,24 @@ export function driveInline(source: InlineSource, kernels: Kernels, language: Pr
       loopKind: loops.encoder.kind,
       component: components.encoder,
       input: ['scene', { kind: 'control', type: 'scene' }],
-      output: ['prompt', { kind: 'tensor', type: 'prompt' }],
+      outputs: { prompt: { kind: 'tensor', type: 'prompt' } },
       alive: 2,
       bind: (scene, seed) => loops.encoder.initState({ ids: language.encode(scene as ScenePlan) }, bindingContext(seed)),
-      result: (loop) => item((loop as EncoderChunkState).encoded, { blocks: loop.blocks }),
+      results: (loop) => [{ port: 'prompt', item: item((loop as EncoderChunkState).encoded, { blocks: loop.blocks }) }],
     }),
     new OnceNode({
       loopKind: loops.start.kind,
       component: components.start,
       input: ['scene', { kind: 'control', type: 'scene' }],
-      output: ['latents', { kind: 'tensor', type: 'start_latents' }],
+      outputs: { latents: { kind: 'tensor', type: 'start_latents' } },
       alive: 2,
       bind: (scene, seed) => loops.start.initState({ index: language.bankIndex(scene as ScenePlan) }, bindingContext(seed)),
-      result: (loop) => item((loop as StartBankState).latents, { blocks: loop.blocks }),
+      results: (loop) => [{ port: 'latents', item: item((loop as StartBankState).latents, { blocks: loop.blocks }) }],
     }),
     new VideoNode(model),
     FrameNode.picture(model),
     FrameNode.sound(model),
+    ...pictureNode(model),
     ...logprobNode(source, kernels.logprob_recompute),
   ];
   const library: InlineLibrary = {
@@ -116,6 +131,33 @@ export function driveInline(source: InlineSource, kernels: Kernels, language: Pr
   return { model, library, offer, program: (spec) => new InlineGraph(spec, library, offer, model.bytesOf) };
 }
 
+function pictureNode({ image, language }: ContinuationModel): OnceNode[] {
+  if (image === null) return [];
+  return [
+    new OnceNode({
+      loopKind: image.loop.kind,
+      component: image.component,
+      input: ['picture', { kind: 'tensor', type: 'picture' }],
+      outputs: { latents: { kind: 'tensor', type: 'start_latents' }, shown: { kind: 'control', type: 'scene' } },
+      alive: 2,
+      bind: (picture, seed) => bound('image', () => image.loop.initState({ image: picture as SharedArrayBuffer }, bindingContext(seed))),
+      results: (loop) => {
+        const { latents, plan } = loop as VaeTileEncodeState;
+        return [{ port: 'latents', item: item(latents, { blocks: loop.blocks }) }, { port: 'shown', item: item(language.planOfEntry(plan.entry!)) }];
+      },
+    }),
+  ];
+}
+
+/** What an input's loop can't be begun with is the caller's mistake. */
+function bound<State>(param: string, begin: () => State): State {
+  try {
+    return begin();
+  } catch (error) {
+    throw new SegueError('bad_request', error instanceof Error ? error.message : String(error), { param, cause: error });
+  }
+}
+
 function logprobNode({ loops }: InlineSource, kernel: LogprobRecomputeKernel | undefined): OnceNode[] {
   const component = Object.values(loops).find(({ kind }) => kind === 'logprob_recompute')?.components[0];
   if (kernel === undefined || component === undefined) return [];
@@ -124,16 +166,10 @@ function logprobNode({ loops }: InlineSource, kernel: LogprobRecomputeKernel | u
       loopKind: kernel.kind,
       component,
       input: ['sampled', { kind: 'text', type: 'sampled_tokens' }],
-      output: ['logprobs', { kind: 'stream', type: 'logprobs' }],
+      outputs: { logprobs: { kind: 'stream', type: 'logprobs' } },
       alive: 0,
-      bind: (sampled, seed) => {
-        try {
-          return kernel.initState(sampled as SampledTokens, bindingContext(seed));
-        } catch (error) {
-          throw new SegueError('bad_request', error instanceof Error ? error.message : String(error), { param: 'sampled', cause: error });
-        }
-      },
-      result: (loop) => item((loop as LogprobRecomputeState).plan.logprobs),
+      bind: (sampled, seed) => bound('sampled', () => kernel.initState(sampled as SampledTokens, bindingContext(seed))),
+      results: (loop) => [{ port: 'logprobs', item: item((loop as LogprobRecomputeState).plan.logprobs) }],
     }),
   ];
 }

@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { after, before, test } from 'node:test';
-import { driveOf, reasonThenGenerate } from '../../examples/reason_then_generate.ts';
+import { driveOf, readPicture, reasonThenGenerate } from '../../examples/reason_then_generate.ts';
 import { Engine, type EngineEvent, type RunOptions } from '../../src/engine/Engine.ts';
 import { PromptProcessor } from '../../src/engine/model/processors/PromptProcessor.ts';
 import type { BehaviorRecord, RecordedText } from '../../src/engine/runtime/BehaviorRecord.ts';
-import { LOGPROB_RECOMPUTE, REASON_THEN_GENERATE } from '../../src/inline-programs/drive_inline.ts';
+import { LOGPROB_RECOMPUTE, PICTURE_THEN_GENERATE, REASON_THEN_GENERATE } from '../../src/inline-programs/drive_inline.ts';
 import { SegueError } from '../../src/protocol/errors.ts';
 import { continuationModel, driveLanguage } from '../../src/realtime-programs/drive_model.ts';
 import { VideoContinuation } from '../../src/realtime-programs/VideoContinuation.ts';
@@ -68,7 +68,7 @@ function checkNothingLeft(): void {
 }
 
 test('the example: words first, then frames that show what the words say, with sound, then what it took', async () => {
-  const { events } = await ran(reasonThenGenerate(engine, PROMPT, { seed: 7 }));
+  const { events } = await ran(reasonThenGenerate(engine, PROMPT, null, { seed: 7 }));
   const text = events.map((event) => (event.type === 'text.delta' ? event.text : '')).join('');
   // Three wishes are two passes, each a plan and what it says of it.
   assert.match(text, /^\w+ night rain\. .+\ncity night rain\. .*city.*$/);
@@ -86,6 +86,26 @@ test('the example: words first, then frames that show what the words say, with s
   for (const { samples } of frames.slice(2)) assert.ok(samples.length === 2000 && samples.some((sample) => Math.abs(sample) > 50), 'it can be heard');
   const completed = events.at(-1);
   assert.ok(completed?.type === 'completed' && completed.usage.units > 100 && completed.usage.deviceMs > 0);
+  checkNothingLeft();
+});
+
+test('from a picture and words: what it shows is read, the words change that, and the film begins with the picture', async () => {
+  const image = await readPicture(engine, new URL('../oracle/renders/forest-day-clear_sky.png', import.meta.url).pathname);
+  const { events, digest } = await ran(reasonThenGenerate(engine, 'make it night', image, { seed: 7 }));
+  const text = events.map((event) => (event.type === 'text.delta' ? event.text : '')).join('');
+  assert.match(text, /^forest night clear sky\. /);
+  const frames = events.filter((event) => event.type === 'media.chunk');
+  assert.equal(frames.length, 24);
+  const difference = frames[0]!.pixels.reduce((sum, level, at) => sum + Math.abs(level - new Uint8Array(image)[at]!), 0) / image.byteLength;
+  assert.ok(difference < 12, `the first frame is the picture, ${difference.toFixed(1)} grey levels apart`);
+  const readings = await (await Classifier.load()).read(frames.slice(-12).map(({ pixels }) => pixels));
+  for (const [attribute, wanted] of [['place', 'forest'], ['time', 'night']] as const) {
+    const { value, share } = majority(readings, attribute);
+    assert.ok(value === wanted && share >= 0.75, `${attribute} ${value} in ${share}`);
+  }
+  assert.equal((await ran(reasonThenGenerate(engine, 'make it night', image, { seed: 7 }))).digest, digest);
+  const program = driveOf(engine).program(PICTURE_THEN_GENERATE);
+  await assert.rejects(ran(engine.run(program, { ...INPUTS, image: new SharedArrayBuffer(3) })), (error: unknown) => error instanceof SegueError && error.code === 'bad_request' && error.toBody().param === 'image');
   checkNothingLeft();
 });
 

@@ -50,7 +50,7 @@ export class InlineGraph implements InlineProgram<GraphState> {
   open(inputs: RunInputs, seed: number): InlineTransition<GraphState> {
     this.#checkInputs(inputs);
     const state: GraphState = {
-      nodes: Object.fromEntries([...this.#nodes].map(([name, node]) => [name, node.open(seed)])),
+      nodes: Object.fromEntries([...this.#nodes].map(([name, node]) => [name, node.open(seed, this.#connected(name))])),
       sinks: Object.fromEntries([...this.#sinks].map(([name, sink]) => [name, sink.open()])),
       queues: this.#graph.edges.map(() => []),
     };
@@ -131,6 +131,10 @@ export class InlineGraph implements InlineProgram<GraphState> {
       }
     }
     return { state, events };
+  }
+
+  #connected(name: string): ReadonlySet<string> {
+    return new Set(this.#graph.edges.map(({ to }) => endOf(to)).filter(({ node }) => node === name).map(({ port }) => port));
   }
 
   /** What it gave last is still to be taken: it must not run ahead. */

@@ -42,7 +42,8 @@ export interface InlineNode<State extends NodeState = NodeState> {
   readonly components: readonly string[];
   readonly inputs: Ports;
   readonly outputs: Ports;
-  open(seed: number): State;
+  /** @param connected inputs that an edge leads to: all but optional ones always. */
+  open(seed: number, connected: ReadonlySet<string>): State;
   /** Takes from the heads of its inputs what it can use now; null where it waits. @throws {SegueError} for an input that can't be run. */
   take(state: State, heads: Heads): Taken<State> | null;
   /** Null where it has no step to take. */

@@ -10,6 +10,8 @@ export interface Port {
   readonly kind: InlineEdgeKind;
   /** What the value is, for example `latents`. */
   readonly type: string;
+  /** An input that may be left without an edge: the node is told which of its inputs have one. */
+  readonly optional?: true;
 }
 
 export type Ports = Readonly<Record<string, Port>>;

@@ -76,7 +76,7 @@ export function validateInline(spec: InlineSpec, library: InlineLibrary, offer: 
   for (const [name, { inputs, outputs }] of ports) {
     for (const [input, type] of Object.entries(inputs)) {
       const edges = spec.edges.filter(({ to }) => to === `${name}.${input}`);
-      if (edges.length !== 1) fault(`node ${name}`, `input ${input} (${portText(type)}) takes one edge, has ${edges.length === 0 ? 'none' : edges.map(({ from }) => from).join(', ')}`);
+      if (edges.length > 1 || (edges.length === 0 && type.optional !== true)) fault(`node ${name}`, `input ${input} (${portText(type)}) takes one edge, has ${edges.length === 0 ? 'none' : edges.map(({ from }) => from).join(', ')}`);
     }
     for (const [output, type] of Object.entries(outputs)) {
       const edges = spec.edges.filter(({ from }) => from === `${name}.${output}`);

@@ -10,7 +10,8 @@ import { bindingContext, UNCONDITIONED } from './bind.ts';
 export interface DirectorState extends NodeState {
   readonly seed: number;
   readonly loop: ArDecodeState | null;
-  readonly plan: ScenePlan;
+  /** What is shown before the words change it; null until it is known. */
+  readonly plan: ScenePlan | null;
   /** Passes that are still to come after the current one. */
   readonly edits: readonly string[];
   /** What the words name by themselves: stands in for a pass that ends without a plan. */
@@ -20,10 +21,13 @@ export interface DirectorState extends NodeState {
   readonly phase: 'waits' | 'speaks' | 'done';
 }
 
-/** Reasons in words: from a prompt to a scene, token by token. A prompt of several wishes is as many passes, each over the plan of the one before. */
+/**
+ * Reasons in words: from a prompt to a scene, token by token, over the scene that is `shown` or else one that the seed chooses. A prompt of several wishes is as many passes, each over
+ * the plan of the one before.
+ */
 export class DirectorNode implements InlineNode<DirectorState> {
   readonly loopKind = 'ar_decode';
-  readonly inputs = { prompt: { kind: 'text', type: 'prompt' } } as const;
+  readonly inputs = { prompt: { kind: 'text', type: 'prompt' }, shown: { kind: 'control', type: 'scene', optional: true } } as const;
   readonly outputs = { words: { kind: 'stream', type: 'words' }, scene: { kind: 'control', type: 'scene' } } as const;
   readonly components: readonly string[];
   readonly #model: ContinuationModel;
@@ -33,15 +37,16 @@ export class DirectorNode implements InlineNode<DirectorState> {
     this.components = [model.components.directorPrefill, model.components.directorStep];
   }
 
-  open(seed: number): DirectorState {
-    return { seed, loop: null, plan: this.#model.language.choose(seed), edits: [], changes: {}, said: 0, phase: 'waits' };
+  open(seed: number, connected: ReadonlySet<string>): DirectorState {
+    return { seed, loop: null, plan: connected.has('shown') ? null : this.#model.language.choose(seed), edits: [], changes: {}, said: 0, phase: 'waits' };
   }
 
-  take(state: DirectorState, { prompt }: Heads): Taken<DirectorState> | null {
-    if (state.phase !== 'waits' || prompt === undefined) return null;
+  take(state: DirectorState, { prompt, shown }: Heads): Taken<DirectorState> | null {
+    const plan = state.plan ?? (shown?.value as ScenePlan | undefined);
+    if (state.phase !== 'waits' || prompt === undefined || plan === undefined) return null;
     const { edits, changes } = this.#model.language.parse(promptOf(prompt.value));
     const [first, ...rest] = edits;
-    return { state: { ...state, phase: 'speaks', edits: rest, changes, loop: this.#direct(state, first!) }, taken: ['prompt'] };
+    return { state: { ...state, plan, phase: 'speaks', edits: rest, changes, loop: this.#direct(plan, first!, state.seed) }, taken: state.plan === null ? ['prompt', 'shown'] : ['prompt'] };
   }
 
   turn({ phase, loop }: DirectorState): NodeTurn | null {
@@ -58,9 +63,9 @@ export class DirectorNode implements InlineNode<DirectorState> {
     const last = done && edit === undefined;
     const words: Given = { port: 'words', item: item({ text: `${text.slice(state.said)}${done && !last ? '\n' : ''}`, complete: last }) };
     if (!done) return { state: { ...state, loop, said: text.length }, gives: [words] };
-    const plan = language.read(tokens).plan ?? { ...state.plan, ...state.changes };
+    const plan: ScenePlan = language.read(tokens).plan ?? { ...state.plan, ...state.changes };
     const spoken = { ...state, plan, said: 0 };
-    if (edit !== undefined) return { state: { ...spoken, edits, loop: this.#direct(spoken, edit) }, gives: [words] };
+    if (edit !== undefined) return { state: { ...spoken, edits, loop: this.#direct(plan, edit, state.seed) }, gives: [words] };
     return { state: { ...spoken, loop: null, phase: 'done' }, gives: [words, { port: 'scene', item: item(plan) }] };
   }
 
@@ -79,7 +84,7 @@ export class DirectorNode implements InlineNode<DirectorState> {
     return { alive: [[components.directorStep, 2]], units: [[components.directorPrefill, passes], [components.directorStep, passes * (language.maxTokens - 1)]] };
   }
 
-  #direct({ plan, seed }: DirectorState, edit: string): ArDecodeState {
+  #direct(plan: ScenePlan, edit: string, seed: number): ArDecodeState {
     const { loops, language } = this.#model;
     const { endIds, maxTokens } = language;
     return loops.director.initState({ ids: language.directorIds(plan, edit), endIds, maxTokens }, bindingContext(seed));

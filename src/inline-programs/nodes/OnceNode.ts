@@ -1,7 +1,7 @@
 import type { LoopState } from '../../engine/model/loop_kernel.ts';
 import type { BlockId } from '../../engine/model/work.ts';
 import type { Heads, InlineNode, NodeDemand, NodeState, NodeTurn, Taken } from '../../engine/programs/InlineNode.ts';
-import type { Given, Item, Port, Ports } from '../../engine/programs/inline_ports.ts';
+import type { Given, Port, Ports } from '../../engine/programs/inline_ports.ts';
 import { UNCONDITIONED } from './bind.ts';
 
 export interface OnceState extends NodeState {
@@ -13,16 +13,16 @@ export interface OnceDeclaration {
   readonly loopKind: string;
   readonly component: string;
   readonly input: readonly [name: string, port: Port];
-  readonly output: readonly [name: string, port: Port];
+  readonly outputs: Ports;
   /** Results that are alive at once: its own and those on their way. */
   readonly alive: number;
   /** Binds the loop to what was taken. */
   readonly bind: (value: unknown, seed: number) => LoopState;
-  /** What is given when the loop has run. */
-  readonly result: (loop: LoopState) => Item;
+  /** What is given when the loop has run: an item for each output. */
+  readonly results: (loop: LoopState) => readonly Given[];
 }
 
-/** A loop that takes one value, runs one unit and gives one result: the prompt encoder, the start frames, log-probabilities. */
+/** A loop that takes one value, runs one unit and gives what came of it: the prompt encoder, the start frames, a picture's latents, log-probabilities. */
 export class OnceNode implements InlineNode<OnceState> {
   readonly loopKind: string;
   readonly components: readonly string[];
@@ -31,11 +31,11 @@ export class OnceNode implements InlineNode<OnceState> {
   readonly #declaration: OnceDeclaration;
 
   constructor(declaration: OnceDeclaration) {
-    const { loopKind, component, input, output } = declaration;
+    const { loopKind, component, input, outputs } = declaration;
     this.loopKind = loopKind;
     this.components = [component];
     this.inputs = { [input[0]]: input[1] };
-    this.outputs = { [output[0]]: output[1] };
+    this.outputs = outputs;
     this.#declaration = declaration;
   }
 
@@ -55,8 +55,7 @@ export class OnceNode implements InlineNode<OnceState> {
   }
 
   stepped(state: OnceState, loop: LoopState): { state: OnceState; gives: readonly Given[] } {
-    const { output, result } = this.#declaration;
-    return { state: { ...state, loop: null, done: true }, gives: [{ port: output[0], item: result(loop) }] };
+    return { state: { ...state, loop: null, done: true }, gives: this.#declaration.results(loop) };
   }
 
   finished({ done }: OnceState): boolean {

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { loadModelSpec } from '../../../src/engine/model/spec/load_model_spec.ts';
 import { InlineGraph } from '../../../src/engine/programs/InlineGraph.ts';
 import type { InlineSpec } from '../../../src/engine/programs/inline_spec.ts';
-import { driveInline, LOGPROB_RECOMPUTE, REASON_THEN_GENERATE } from '../../../src/inline-programs/drive_inline.ts';
+import { driveInline, LOGPROB_RECOMPUTE, PICTURE_THEN_GENERATE, REASON_THEN_GENERATE } from '../../../src/inline-programs/drive_inline.ts';
 import { LANGUAGE, scriptedModel } from '../../interruption/virtual/scripted_model.ts';
 
 const { spec: model, kernels } = scriptedModel();
@@ -37,7 +37,7 @@ test('the forcing case is a program of the shipped model, and its spec names eve
 
 test('what programs.yaml declares is what the programs are', () => {
   const { programs } = loadModelSpec(new URL('../../../models/drive', import.meta.url).pathname, { verifyChecksums: false });
-  for (const program of [REASON_THEN_GENERATE, LOGPROB_RECOMPUTE]) {
+  for (const program of [REASON_THEN_GENERATE, PICTURE_THEN_GENERATE, LOGPROB_RECOMPUTE]) {
     const { kind, requires, loops } = programs[program.programId]!;
     assert.equal(kind, 'inline');
     assert.deepEqual(requires, program.requires);
