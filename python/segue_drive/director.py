@@ -3,7 +3,9 @@
 1. Lower-case; every character but letters, digits and apostrophes becomes a space; split into words.
 2. From left to right, take at each word the longest phrase or alias that starts there (of equal length the phrase). It names one attribute's
    value; the last mention of an attribute wins and stands at the place of that last mention. A word that starts none is skipped, and is a
-   warning when the vocabulary doesn't hold it. No mention at all: PromptNotUnderstood.
+   warning when neither the vocabulary nor the small words hold it. A word that denies ("no", "without", "stop"), with nothing but a few small words and no punctuation
+   before the phrase, makes it a denial: a mention of that value before it is undone, and an attribute that then has no mention gets its absent value
+   ("no rain": clear sky), if it has one. No mention at all: PromptNotUnderstood.
 3. Mentions go to the director one or two at a time, in order, by the edit templates; each pass is
    `<bos> state <sep> edit <eos>`, decoded greedily into `new state <sep> narration <eos>`. The new state is the next pass's state.
 4. A new state that isn't three canonical phrases, or doesn't honour the mentions, is replaced by setting the mentioned values directly
@@ -70,6 +72,9 @@ class PromptProcessor:
         # a phrase beats an alias of the same words
         self.lexicon = {alias: phrases[phrase] for alias, phrase in processor["aliases"].items()} | phrases
         self.longest = max(len(key.split()) for key in self.lexicon)
+        self.small_words = set(processor["small_words"])
+        self.negation: dict = processor["negation"]
+        self.absent = {a: attribute["absent"] for a, attribute in enumerate(processor["attributes"]) if "absent" in attribute}
 
     @staticmethod
     def open(model_folder: Path) -> PromptProcessor:
@@ -78,22 +83,64 @@ class PromptProcessor:
 
     def parse(self, text: str) -> Parsed:
         """Raises PromptNotUnderstood."""
-        words = re.sub(r"[^\w']|_", " ", text.lower()).split()
-        found: dict[int, Mention] = {}
+        words, apart = _words(text)
+        said: list[tuple[Mention, bool]] = []  # and whether it is denied
         unknown: list[str] = []
         at = 0
         while at < len(words):
-            length = next((n for n in range(min(self.longest, len(words) - at), 0, -1) if " ".join(words[at : at + n]) in self.lexicon), 0)
+            length = self._length_at(words, at)
+            denied, end = ([], at + 1) if length else self._denied(words, apart, at)
             if length:
-                mention = self.lexicon[" ".join(words[at : at + length])]
-                found.pop(mention.attribute, None)
-                found[mention.attribute] = mention
-            elif words[at] not in self.ids:
+                said.append((self._meaning(words, at, length), False))
+            elif denied:
+                said += [(mention, True) for mention in denied]
+            elif words[at] not in self.ids and words[at] not in self.small_words and words[at] not in unknown:
                 unknown.append(words[at])
-            at += max(1, length)
-        if not found:
+            at = at + length if length else end
+        mentions = self._resolve(said)
+        if not mentions:
             raise PromptNotUnderstood(f"no place, time or weather in {text!r}")
-        return Parsed(tuple(found.values()), tuple(unknown))
+        return Parsed(tuple(mentions), tuple(unknown))
+
+    def _meaning(self, words: list[str], at: int, length: int) -> Mention:
+        return self.lexicon[" ".join(words[at : at + length])]
+
+    def _length_at(self, words: list[str], at: int) -> int:
+        return next((n for n in range(min(self.longest, len(words) - at), 0, -1) if " ".join(words[at : at + n]) in self.lexicon), 0)
+
+    def _denied(self, words: list[str], apart: list[bool], at: int) -> tuple[list[Mention], int]:
+        """What the word at `at` denies, and the word after it."""
+        rules = self.negation
+        denies = words[at] in rules["words"]
+        mentions: list[Mention] = []
+        end = next_word = at + 1
+        while denies or words[at] in rules["ends"]:
+            begin = next_word
+            while begin < len(words) and begin < next_word + rules["most_fillers"] and not apart[begin] and not self._length_at(words, begin) and words[begin] in rules["fillers"]:
+                begin += 1
+            length = 0 if begin >= len(words) or apart[begin] else self._length_at(words, begin)
+            if not length or not (denies or self._meaning(words, begin, length).attribute in self.absent):
+                break
+            mentions.append(self._meaning(words, begin, length))
+            end = begin + length
+            if end >= len(words) or apart[end] or words[end] not in rules["joins"]:
+                break
+            next_word = end + 1
+        return mentions, end
+
+    def _resolve(self, said: list[tuple[Mention, bool]]) -> list[Mention]:
+        kept: list[tuple[int, Mention]] = []
+        for attribute in range(len(self.canonical)):
+            mine = [(i, mention, denied) for i, (mention, denied) in enumerate(said) if mention.attribute == attribute]
+            denials = [(i, mention) for i, mention, denied in mine if denied]
+            wishes = [(i, m) for i, m, denied in mine if not denied and not any(d.value == m.value and j > i for j, d in denials)]
+            gone = [i for i, d in denials if d.value != self.absent.get(attribute, d.value)]
+            if wishes:
+                kept.append(wishes[-1])
+            elif gone:
+                value = self.absent[attribute]
+                kept.append((gone[-1], Mention(attribute, value, self.canonical[attribute][value])))
+        return [mention for _, mention in sorted(kept, key=lambda pair: pair[0])]
 
     def state_words(self, state: State) -> list[str]:
         return " ".join(self.canonical[a][value] for a, value in enumerate(state)).split()
@@ -117,6 +164,19 @@ class PromptProcessor:
         return [
             (self.edits["two"].format(a=g[0].phrase, b=g[1].phrase) if len(g) == 2 else self.edits["one"].format(a=g[0].phrase), g) for g in groups
         ]
+
+
+def _words(text: str) -> tuple[list[str], list[bool]]:
+    """Words, and whether punctuation stands before each."""
+    words, apart, pause = [], [], False
+    for token in re.findall(r"(?:[^\W_]|')+|[.,;:!?…–—]", text.lower().replace("’", "'")):
+        if token[0].isalnum() or token[0] == "'":
+            words.append(token)
+            apart.append(pause)
+            pause = False
+        else:
+            pause = True
+    return words, apart
 
 
 class Director:
@@ -196,7 +256,8 @@ def measure(folder: Path, count: int, seed: int) -> dict[str, object]:
 EXAMPLE_TEXTS = (
     "Make it night!", "snowy mountains", "a snowy forest", "take me to the beach at sunset, please", "rain", "no rain", "city, midnight, storm",
     "I'd like sunny dunes in the early morning", "switch to the alps and then to downtown", "foggy", "snow storm over the ocean", "Night-time in the woods",
-    "winter", "dark night", "it should be dark", "urban street with mist", "hello there", "", "drive through the desert at noon with clear sky", "day day night",
+    "no fog", "stop raining", "without any rain or snow", "don’t want snow", "rain, no rain", "forest, no, city", "night, not the city", "clear night over the city, no rain",
+    "not foggy but snowing", "stop at the beach", "clear the fog", "winter", "dark night", "it should be dark", "urban street with mist", "hello there", "", "drive through the desert at noon with clear sky", "day day night",
 )
 
 

@@ -8,7 +8,7 @@ from .geometry import (
 )
 from .synth import NUM_BINS, neutral_control
 from .transformer import time_frequencies
-from .vocabulary import ALIASES, ATTRIBUTES, BOS, DIRECTOR_PROMPT_WORDS, EDIT_TEMPLATES_ONE, EDIT_TEMPLATES_TWO, EOS, PAD, PHRASES, PROMPT_TEMPLATES, SEP, WORDS
+from .vocabulary import ABSENT, ALIASES, ATTRIBUTES, BOS, DIRECTOR_PROMPT_WORDS, EDIT_TEMPLATES_ONE, EDIT_TEMPLATES_TWO, EOS, NEGATION, PAD, PHRASES, PROMPT_TEMPLATES, SEP, SMALL_WORDS, WORDS
 
 
 def vocabulary_json() -> dict:
@@ -19,11 +19,13 @@ def processor_json() -> dict:
     return {
         "version": 1,
         "attributes": [
-            {"name": name, "values": [{"canonical": phrases[0], "phrases": phrases} for phrases in PHRASES[name]]} for name in ATTRIBUTES
+            {"name": name, **({"absent": ABSENT[name]} if name in ABSENT else {}), "values": [{"canonical": phrases[0], "phrases": phrases} for phrases in PHRASES[name]]} for name in ATTRIBUTES
         ],
         # at each word the longest phrase or alias that starts there; of equal length the phrase (see docs/model/prompt-processor.md)
         "matching": "longest phrase or alias at each word, a phrase before an alias of equal length, last mention of an attribute wins",
         "aliases": ALIASES,
+        "negation": NEGATION,
+        "small_words": SMALL_WORDS,
         "prompt_template": PROMPT_TEMPLATES[0],
         "edit_templates": {"one": EDIT_TEMPLATES_ONE[0], "two": EDIT_TEMPLATES_TWO[0]},
         "max_words": {"prompt": PROMPT_WORDS, "director": DIRECTOR_WORDS, "director_prompt": DIRECTOR_PROMPT_WORDS},

@@ -66,10 +66,25 @@ ALIASES: dict[str, str] = {
     "tree": "forest", "trees": "forest", "wood": "woods", "forests": "forest", "pine": "pine forest", "pines": "pine forest", "woodland": "woods", "jungle": "forest",
     # more than one word
     "snow storm": "blizzard", "snowy mountain": "snowy mountains", "snow covered mountains": "snowy mountains", "blue sky": "clear sky", "good weather": "clear sky",
-    "no rain": "clear sky", "no snow": "clear sky", "no fog": "clear sky", "no clouds": "clear sky", "without rain": "clear sky", "without snow": "clear sky",
-    "without fog": "clear sky", "stop the rain": "clear sky", "stop the snow": "clear sky", "stop raining": "clear sky", "stop snowing": "clear sky",
+    "no clouds": "clear sky", "clear up": "clear sky", "clear the rain": "clear sky", "clear the fog": "clear sky", "clear the snow": "clear sky",
     "golden hour": "sunset", "first light": "dawn", "sea side": "seaside road", "sun rise": "sunrise", "sun set": "sunset", "night time": "night", "day time": "day",
 }
+
+# How people say what they don't want. `words` deny anything, `ends` only what has an absent value; `joins` go on denying; `fillers` may stand between.
+NEGATION = {
+    "words": ["no", "not", "without", "never", "don't", "dont", "doesn't", "isn't"],
+    "ends": ["stop", "end", "remove"],
+    "joins": ["or", "nor"],
+    "fillers": ["more", "any", "the", "a", "an", "this", "that", "all", "of", "want", "like", "longer", "so", "much", "be", "is", "it", "to", "in", "at", "by", "with", "make", "show", "me"],
+    "most_fillers": 3,
+}
+# Words around a wish that carry none of it: nobody needs to be told that they had no effect.
+SMALL_WORDS = [
+    "i", "i'd", "i'm", "we", "you", "us", "my", "our", "please", "now", "then", "and", "but", "also", "just", "again", "still", "same", "place", "keep", "stay", "like", "want", "would",
+    "could", "can", "let", "let's", "lets", "get", "give", "go", "going", "take", "bring", "show", "see", "have", "turn", "become", "some", "very", "really", "little", "bit", "lot", "of",
+    "on", "in", "into", "onto", "over", "under", "near", "by", "from", "there", "here", "that", "this", "these", "be", "is", "are", "it's", "its", "an",
+]
+ABSENT = {"weather": 0}  # index of the value that is there when another is not wanted
 
 
 def _build_words() -> list[str]:

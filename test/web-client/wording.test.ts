@@ -36,5 +36,6 @@ describe('warnings of a prompt', () => {
   it('tells words that are not known from words that were replaced', () => {
     assert.equal(warningText({ code: 'unknown_words', words: ['xyzzy', 'plugh'], message: '' }), 'I don’t know: xyzzy, plugh.');
     assert.equal(warningText({ code: 'replaced', words: ['forest'], message: '' }), 'Replaced by what you said after it: forest.');
+    assert.equal(warningText({ code: 'negated', words: ['city'], message: '' }), 'What instead of city?');
   });
 });

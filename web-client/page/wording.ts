@@ -52,6 +52,8 @@ export function warningText({ code, words, message }: PromptWarning): string {
       return `I don’t know: ${words.join(', ')}.`;
     case 'replaced':
       return `Replaced by what you said after it: ${words.join(', ')}.`;
+    case 'negated':
+      return `What instead of ${words.join(', ')}?`;
     default:
       return sentence(message);
   }

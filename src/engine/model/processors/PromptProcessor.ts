@@ -3,7 +3,7 @@ import type { PromptWarning } from '../../../protocol/prompt_warning.ts';
 import { philox4x32 } from '../philox.ts';
 import { AuthoringFile } from '../spec/authoring_file.ts';
 import type { ModelSpec } from '../spec/model_spec.ts';
-import { PhraseMatcher } from './PhraseMatcher.ts';
+import { PhraseMatcher, type PhraseMatch } from './PhraseMatcher.ts';
 import { ProcessorFile, VocabularyFile } from './processor_files.ts';
 
 /** Index of the value of each attribute, by attribute name, for example `{ place: 2, time: 3, weather: 1 }`. */
@@ -77,20 +77,18 @@ export class PromptProcessor {
   /** @throws {SegueError} `prompt_not_understood`: the text names no attribute. */
   parse(text: string): ParsedPrompt {
     const { found, unknown } = this.#matcher.match(text);
-    // Of several phrases of one attribute the last counts; the kept ones stay in the order said.
-    const latest = new Map(found.map((match, index) => [match.attribute, index]));
-    if (latest.size === 0) {
-      throw new SegueError('prompt_not_understood', `nothing in this prompt is known to the model; it knows ${this.#examples()}`, { param: 'prompt' });
+    const { kept, replaced, negated } = this.#resolve(found);
+    if (kept.length === 0) {
+      const problem = negated.length > 0 ? `this says what not to show (${negated.join(', ')}), but not what to show instead` : 'nothing in this prompt is known to the model';
+      throw new SegueError('prompt_not_understood', `${problem}; it knows ${this.#examples()}`, { param: 'prompt' });
     }
-    const kept = found.filter((match, index) => latest.get(match.attribute) === index);
-    const replaced = new Set(found.filter(({ attribute, value }) => found[latest.get(attribute)!]!.value !== value).map(({ phrase }) => phrase));
     const edits: string[] = [];
     for (let at = 0; at < kept.length; at += 2) {
       const [a, b] = [kept[at]!.phrase, kept[at + 1]?.phrase];
       const { one, two } = this.#rules.edit_templates;
       edits.push(b === undefined ? fill(one, { a }) : fill(two, { a, b }));
     }
-    return { edits, changes: Object.fromEntries(kept.map(({ attribute, value }) => [attribute, value])), warnings: warningsOf(unknown, [...replaced]) };
+    return { edits, changes: Object.fromEntries(kept.map(({ attribute, value }) => [attribute, value])), warnings: warningsOf({ unknown, replaced, negated }) };
   }
 
   /** What the director continues: `<bos> state <sep> edit <eos>`. */
@@ -156,6 +154,31 @@ export class PromptProcessor {
     );
   }
 
+  /**
+   * What of all that was said counts, in the order said. Of several values of one attribute it is the last; one that is denied after it was said is not
+   * said. What is denied and replaced by nothing gives way to the attribute's `absent` value, or has no effect.
+   */
+  #resolve(found: readonly PhraseMatch[]): { readonly kept: readonly PhraseMatch[]; readonly replaced: readonly string[]; readonly negated: readonly string[] } {
+    const kept: { readonly match: PhraseMatch; readonly index: number }[] = [];
+    const replaced = new Set<string>();
+    const negated = new Set<string>();
+    for (const { name, values, absent } of this.#rules.attributes) {
+      const said = found.map((match, index) => ({ match, index })).filter(({ match }) => match.attribute === name);
+      const denials = said.filter(({ match }) => match.negated);
+      const wishes = said.filter(({ match, index }) => !match.negated && !denials.some((denial) => denial.match.value === match.value && denial.index > index));
+      const last = wishes.at(-1) ?? null;
+      if (last !== null) {
+        kept.push(last);
+        for (const { match } of wishes) if (match.value !== last.match.value) replaced.add(match.phrase);
+        continue;
+      }
+      const gone = denials.findLast(({ match }) => absent !== undefined && match.value !== absent);
+      if (gone !== undefined) kept.push({ index: gone.index, match: { attribute: name, value: absent!, phrase: values[absent!]!.canonical, negated: false } });
+      else for (const { match } of denials) negated.add(match.phrase);
+    }
+    return { kept: kept.sort((a, b) => a.index - b.index).map(({ match }) => match), replaced: [...replaced], negated: [...negated] };
+  }
+
   #stateText(attributes: Attributes): string {
     return Object.values(this.#canonical(attributes)).join(' ');
   }
@@ -201,10 +224,11 @@ export class PromptProcessor {
   }
 }
 
-function warningsOf(unknown: readonly string[], replaced: readonly string[]): PromptWarning[] {
+function warningsOf({ unknown, replaced, negated }: Readonly<Record<'unknown' | 'replaced' | 'negated', readonly string[]>>): PromptWarning[] {
   const warnings: PromptWarning[] = [];
   if (unknown.length > 0) warnings.push({ code: 'unknown_words', words: [...unknown], message: `Not known to the model: ${unknown.join(', ')}.` });
   if (replaced.length > 0) warnings.push({ code: 'replaced', words: [...replaced], message: `Replaced by something said later: ${replaced.join(', ')}.` });
+  if (negated.length > 0) warnings.push({ code: 'negated', words: [...negated], message: `Not wanted, but nothing was said to be there instead: ${negated.join(', ')}.` });
   return warnings;
 }
 

@@ -1,5 +1,6 @@
 import { after, before, test } from 'node:test';
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { PromptProcessor, type Attributes } from '../../../../src/engine/model/processors/PromptProcessor.ts';
 import { SegueError } from '../../../../src/protocol/errors.ts';
@@ -34,7 +35,7 @@ test('words the model never saw stand for ones it knows; others are reported, on
 });
 
 test('of two values of one attribute the later counts and the earlier is reported', () => {
-  const parsed = processor.parse('forest no city at night');
+  const parsed = processor.parse('forest, no, city at night');
   assert.deepEqual(parsed.changes, { place: 2, time: 3 });
   assert.deepEqual(
     parsed.warnings.map(({ code, words }) => [code, words]),
@@ -43,6 +44,44 @@ test('of two values of one attribute the later counts and the earlier is reporte
       ['replaced', ['forest']],
     ],
   );
+});
+
+test('what is not wanted is not shown: weather clears, a place that nothing replaces stays and is reported', () => {
+  for (const text of ['no fog', 'stop raining', 'without any rain or snow', 'don’t want snow', 'rain, no rain', 'clear the fog', 'no more snow', 'sunny, not foggy']) {
+    assert.deepEqual([text, processor.parse(text).changes, processor.parse(text).warnings], [text, { weather: 0 }, []]);
+  }
+  assert.deepEqual(processor.parse('clear night over the city, no rain').changes, { weather: 0, time: 3, place: 2 });
+  assert.deepEqual(processor.parse('not foggy but snowing').changes, { weather: 3 });
+  assert.deepEqual(processor.parse('no rain, rain').changes, { weather: 1 });
+  assert.deepEqual(processor.parse('stop at the beach').changes, { place: 3 });
+  assert.deepEqual(processor.parse('same place but dawn'), { edits: ['make it dawn'], changes: { time: 0 }, warnings: [] });
+  const { changes, warnings } = processor.parse('night, not the city');
+  assert.deepEqual([changes, warnings.map(({ code, words }) => [code, words])], [{ time: 3 }, [['negated', ['city']]]]);
+  assert.throws(() => processor.parse('not the city'), (error: SegueError) => error.code === 'prompt_not_understood' && /what not to show \(city\)/.test(error.message));
+});
+
+test('every example of the reference is read as the reference reads it', () => {
+  interface Example {
+    readonly text: string;
+    readonly state: readonly number[];
+    readonly error?: string;
+    readonly edits: readonly string[];
+    readonly unknown_words: readonly string[];
+    readonly new_state: readonly number[];
+  }
+  const examples = JSON.parse(readFileSync(new URL('../../../oracle/processor_examples.json', import.meta.url), 'utf8')) as readonly Example[];
+  assert.ok(examples.length >= 30);
+  for (const { text, state, error, edits, unknown_words: unknown, new_state: next } of examples) {
+    if (error !== undefined) {
+      assert.throws(() => processor.parse(text), { code: error }, text);
+      continue;
+    }
+    const parsed = processor.parse(text);
+    assert.deepEqual(parsed.edits, edits, text);
+    assert.deepEqual(parsed.warnings.find(({ code }) => code === 'unknown_words')?.words ?? [], unknown, text);
+    const names = ['place', 'time', 'weather'];
+    assert.deepEqual(names.map((name, at) => parsed.changes[name] ?? state[at]), next, text);
+  }
 });
 
 test('unknown words and replaced words are told apart', () => {
