@@ -1,4 +1,5 @@
 import type { Clock, Timer } from '../observe/clock.ts';
+import { DroppedMemory } from '../observe/DroppedMemory.ts';
 import type { Logger } from '../observe/log.ts';
 import { SegueError } from '../protocol/errors.ts';
 import type { ControlToMedia, EngineToMedia, IceCandidate, MediaStats } from '../streams/messages.ts';
@@ -14,7 +15,7 @@ import { WeriftPeer } from './WeriftPeer.ts';
 
 const STATS_INTERVAL_MS = 1000;
 /** Closed sessions whose late chunks still have a pool to go back to. */
-const CLOSED_KEPT = 64;
+const CLOSED_KEPT = 16;
 /** Candidates that came before their offer, per connection, and connections that they are kept for. */
 const EARLY_CANDIDATES = 32;
 const EARLY_CONNECTIONS = 256;
@@ -31,6 +32,7 @@ export class MediaServer {
   readonly #log: Logger;
   readonly #sessions = new Map<string, MediaSession>();
   readonly #closed = new Map<string, MediaSession>();
+  readonly #droppedMemory = new DroppedMemory();
   readonly #early = new Map<string, (IceCandidate | null)[]>();
   readonly #earlyMedia: EarlyMedia;
   readonly #relays = new Map<string, RelayPeer>();
@@ -142,13 +144,19 @@ export class MediaServer {
     if (session === undefined) return;
     this.#sessions.delete(sessionId);
     this.#closed.set(sessionId, session);
-    if (this.#closed.size > CLOSED_KEPT) this.#closed.delete(this.#closed.keys().next().value!);
+    if (this.#closed.size > CLOSED_KEPT) this.#forget(this.#closed.keys().next().value!);
     this.#past = addCounters(this.#past, session);
     this.#log.debug({ sessionId, reason }, 'session closes');
     let watchdog: NodeJS.Timeout | undefined;
     const bound = new Promise<'late'>((resolve) => (watchdog = setTimeout(resolve, CLOSE_TIMEOUT_MS, 'late')));
     if ((await Promise.race([session.close(), bound])) === 'late') this.#log.error({ sessionId }, 'connections of a session did not close in time');
     clearTimeout(watchdog);
+  }
+
+  #forget(sessionId: string): void {
+    const session = this.#closed.get(sessionId);
+    this.#closed.delete(sessionId);
+    if (session !== undefined) this.#droppedMemory.dropped(...session.buffers);
   }
 
   async #offer(sessionId: string, connectionId: string, sdp: string, drives: boolean): Promise<void> {

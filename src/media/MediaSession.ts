@@ -364,6 +364,11 @@ export class MediaSession {
 
   // ------------------------------------------------------------------ end
 
+  /** Shared memory that it refers to. */
+  get buffers(): readonly SharedArrayBuffer[] {
+    return [this.#videoPool.buffer, this.#audioPool.buffer];
+  }
+
   /** Streams end first, then connections: text that was handed over before is flushed. Idempotent. */
   async close(): Promise<void> {
     if (!this.#closed) {

@@ -1,4 +1,5 @@
 import type { SessionRequest } from '../protocol/channel.ts';
+import type { Logger } from '../observe/log.ts';
 import { SegueError } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { SessionStateName, SessionView } from '../protocol/rest.ts';
@@ -53,7 +54,7 @@ export class Session {
     this.#options = options;
     this.id = id;
     this.#channels = createSessionChannels(this.words, card);
-    this.events = new SessionEventLog(clock, (error) => log.error({ err: error }, 'a reader of session events failed'));
+    this.events = new SessionEventLog(clock, readerFailed(log));
     this.#status = new SessionStatus(() => this.#onMoved());
     this.#connections = new SessionConnections({ sessionId: id, media, clock, log, onPresence: () => this.#flow.presence(this.#connections.present) });
     this.#report = new SessionReport(options, {
@@ -110,6 +111,11 @@ export class Session {
   /** What of the prompt that it was opened with has no effect. */
   get promptWarnings(): readonly PromptWarning[] {
     return this.#options.promptWarnings;
+  }
+
+  /** Shared memory that it refers to. */
+  get buffers(): readonly SharedArrayBuffer[] {
+    return [this.#channels.video.buffer, this.#channels.audio.buffer];
   }
 
   get view(): SessionView {
@@ -292,4 +298,9 @@ export class Session {
     this.events.append('session.updated', { ...this.view });
     this.#report.tell();
   }
+}
+
+/** Outside of the session: its events are kept when it has ended, and must not keep it. */
+function readerFailed(log: Logger): (error: unknown) => void {
+  return (error) => log.error({ err: error }, 'a reader of session events failed');
 }

@@ -1,3 +1,4 @@
+import { DroppedMemory } from '../observe/DroppedMemory.ts';
 import { randomInt } from 'node:crypto';
 import type { Clock } from '../observe/clock.ts';
 import type { Logger } from '../observe/log.ts';
@@ -59,6 +60,7 @@ export class SessionRegistry {
   readonly #options: RegistryOptions;
   readonly #sessions = new Map<string, Session>();
   readonly #ended = new Map<string, EndedSession>();
+  readonly #droppedMemory = new DroppedMemory();
   readonly #traces = new Map<string, TraceRing>();
   #admitting = true;
   #created = 0;
@@ -217,6 +219,7 @@ export class SessionRegistry {
 
   #retire(session: Session): void {
     if (!this.#sessions.delete(session.id)) return;
+    this.#droppedMemory.dropped(...session.buffers);
     this.#ended.set(session.id, { view: session.view, events: session.events });
     if (this.#ended.size <= MAX_ENDED) return;
     const [oldest] = this.#ended.keys();

@@ -1,3 +1,4 @@
+import { DroppedMemory } from '../../observe/DroppedMemory.ts';
 import type { Clock, Timer } from '../../observe/clock.ts';
 import { SegueError } from '../../protocol/errors.ts';
 import type { MediaEvent } from '../../streams/media_events.ts';
@@ -55,6 +56,7 @@ export class EngineCore {
   readonly #sessions = new Map<string, EngineSession>();
   /** Closed, possibly with a unit that a worker still has. */
   readonly #closing = new Set<EngineSession>();
+  readonly #droppedMemory = new DroppedMemory();
   readonly #runs: InlineRuns;
   readonly #timers = new Map<'stats' | 'trace' | 'health', Timer>();
   #draining = false;
@@ -253,6 +255,7 @@ export class EngineCore {
       if (session.inFlight !== null) continue;
       this.#closing.delete(session);
       session.device.worker.detach(session.sessionId);
+      this.#droppedMemory.dropped(session.pools.video.buffer, session.pools.audio.buffer);
       this.#deps.toControl({ type: 'session.closed', sessionId: session.sessionId });
     }
     this.#runs.settle();

@@ -5,6 +5,7 @@ import type { ComponentSpec } from '../model/spec/component_spec.ts';
 import type { LoopKind } from '../model/spec/loop_spec.ts';
 import { unitBytes } from '../model/spec/tensor_signature.ts';
 import type { MemoryTag, PlannedUnit, StepFailure, StepResult, WorkUnitBatch } from '../model/work.ts';
+import { DroppedMemory } from '../../observe/DroppedMemory.ts';
 import { SharedPool } from '../../streams/shared_pool.ts';
 import { ArmedFaults } from './ArmedFaults.ts';
 import { BatchGather } from './BatchGather.ts';
@@ -37,6 +38,7 @@ export class OnnxExecutor {
   readonly #blocks = new BlockStore<ResidentBlock>(({ buffer }) => this.#buffers.give(buffer));
   readonly #gather = new BatchGather(this.#blocks, new NoiseCache());
   readonly #pools = new Map<string, SessionPools>();
+  readonly #droppedMemory = new DroppedMemory();
   readonly #asleep = new Set<MemoryTag>();
   /** Bounded by the client: at most `maxInFlight` batches, and releases of blocks that exist. */
   readonly #inbox: ToExecutor[] = [];
@@ -72,7 +74,7 @@ export class OnnxExecutor {
         this.#attach(message);
         return;
       case 'detach':
-        this.#pools.delete(message.sessionId);
+        this.#detach(message.sessionId);
         this.#blocks.free(message);
         return;
       case 'execute':
@@ -114,6 +116,13 @@ export class OnnxExecutor {
 
   #attach({ sessionId, video, audio }: AttachedSession): void {
     this.#pools.set(sessionId, { video: SharedPool.attach(video), audio: SharedPool.attach(audio) });
+  }
+
+  #detach(sessionId: string): void {
+    const pools = this.#pools.get(sessionId);
+    if (pools === undefined) return;
+    this.#pools.delete(sessionId);
+    this.#droppedMemory.dropped(pools.video.buffer, pools.audio.buffer);
   }
 
   #forget(): void {

@@ -3,7 +3,7 @@ import type { Logger } from '../../observe/log.ts';
 import type { SharedPoolDescriptor } from '../../streams/shared_pool.ts';
 import { loadModelSpec } from '../model/spec/load_model_spec.ts';
 import type { BlockId, MemoryTag, StepResult, WorkUnitBatch } from '../model/work.ts';
-import { batchPatienceMs } from './batch_patience.ts';
+import { batchPatienceMs, SparedPatience } from './batch_patience.ts';
 import { BlockRegistry } from './BlockRegistry.ts';
 import { MAX_UNITS_PER_BATCH } from './CancelWords.ts';
 import type { ArmedFault, ExecutorOptions } from './executor_messages.ts';
@@ -49,6 +49,9 @@ export class OnnxWorker implements Worker {
   #numThreads = 0;
   /** Taken over, and not proven by an answer yet. */
   #takingOver: { readonly reason: Takeover['reason']; readonly sinceMs: number } | null = null;
+  readonly #sparedPatience = new SparedPatience();
+  /** The last thread that was silent, and when it was given up. */
+  #alarm: { readonly thread: ExecutorThread; readonly atMs: number } | null = null;
   /** Of the first batch that was lost without a take-over. */
   #silentSinceMs = 0;
   #tellTakeover: (takeover: Takeover) => void = () => undefined;
@@ -127,7 +130,7 @@ export class OnnxWorker implements Worker {
     if (batch.units.length < 1 || batch.units.length > MAX_UNITS_PER_BATCH) throw new TypeError(`a batch has 1 to ${MAX_UNITS_PER_BATCH} units, got ${batch.units.length}`);
     if (!thread.execute(batch)) return Promise.resolve(lostResults(batch, `worker ${this.id} has too many lost batches`));
     this.#registry.begin(batch.batchId);
-    const patienceMs = batchPatienceMs(this.#predictions, [...this.#inFlight.batches, batch], { spared: this.hasSpare, minMs: this.#options.minWatchdogMs });
+    const patienceMs = batchPatienceMs(this.#predictions, [...this.#inFlight.batches, batch], { sparedMs: this.hasSpare ? this.#sparedPatience.ms(this.#clock.now()) : null, minMs: this.#options.minWatchdogMs });
     return this.#inFlight.begin(batch, thread, patienceMs);
   }
 
@@ -212,6 +215,7 @@ export class OnnxWorker implements Worker {
     if (answered === null) {
       // Too late: its units have failed already. Their blocks were cancelled before they could be written.
       this.#options.logger?.warn({ executor: thread.name, batchId }, 'dropped the late results of a lost batch');
+      this.#answeredLate(thread);
       if (this.#state === 'unresponsive' && thread === this.#active && thread.idle) this.#state = 'ready';
       return;
     }
@@ -227,9 +231,20 @@ export class OnnxWorker implements Worker {
 
   /** No answer in time: everything that the thread has is given up, because it waits behind the batch that hangs. */
   #silent({ thread, batch, dispatchedAtMs }: InFlightBatch): void {
-    this.#options.logger?.error({ executor: thread.name, batchId: batch.batchId, component: batch.component, ms: Math.round(this.#clock.now() - dispatchedAtMs) }, 'executor does not answer');
+    // With a spare nobody notices more than a stutter.
+    this.#options.logger?.[this.hasSpare ? 'warn' : 'error']({ executor: thread.name, batchId: batch.batchId, component: batch.component, ms: Math.round(this.#clock.now() - dispatchedAtMs) }, 'executor does not answer');
+    this.#alarm = { thread, atMs: this.#clock.now() };
     this.#inFlight.lose(thread, `worker ${this.id} did not answer in time`);
     if (thread === this.#active && !this.#takeOver('silent', dispatchedAtMs)) this.#wait('unresponsive', dispatchedAtMs);
+  }
+
+  /** It was slow, not hung. */
+  #answeredLate(thread: ExecutorThread): void {
+    const nowMs = this.#clock.now();
+    if (this.#alarm?.thread !== thread || nowMs - this.#alarm.atMs > SLOW_MS) return;
+    this.#sparedPatience.falseAlarm(nowMs);
+    this.#options.logger?.info({ executor: thread.name, patienceMs: this.#sparedPatience.ms(nowMs) }, 'executor was slow; it is given more time from now on');
+    this.#alarm = null;
   }
 
   #died(thread: ExecutorThread, { message }: Error): void {
@@ -276,3 +291,5 @@ export class OnnxWorker implements Worker {
 }
 
 const QUESTION_PATIENCE_MS = 5000;
+/** An executor that was given up and answers within this was slow. */
+const SLOW_MS = 1000;

@@ -12,16 +12,37 @@ const MIN_SPARED_MS = 180;
 /** Of what units take on a machine as busy as it is: where all of them are slow, one that is slow says little. */
 const SPARED_FACTOR = 8;
 
+/** The longest that false alarms lead to: a slow machine must still notice a hang. */
+const MAX_SPARED_MS = 720;
+/** A false alarm is remembered so long. */
+const MEMORY_MS = 60_000;
+
+/** How long an executor with a spare may be silent at least. An executor that answers after all was slow: the machine is busy, and more patience is due. */
+export class SparedPatience {
+  #ms = MIN_SPARED_MS;
+  #untilMs = -Infinity;
+
+  ms(nowMs: number): number {
+    if (nowMs >= this.#untilMs) this.#ms = MIN_SPARED_MS;
+    return this.#ms;
+  }
+
+  falseAlarm(nowMs: number): void {
+    this.#ms = Math.min(MAX_SPARED_MS, this.ms(nowMs) * 2);
+    this.#untilMs = nowMs + MEMORY_MS;
+  }
+}
+
 export interface PatienceOptions {
-  /** A spare is ready to take over. */
-  readonly spared: boolean;
+  /** Least that is waited where a spare is ready to take over; null where none is. */
+  readonly sparedMs: number | null;
   /** Overrides the least that is waited. */
   readonly minMs: number | undefined;
 }
 
 /** How long the last of these batches may take to be answered before the executor counts as silent, milliseconds. They run one after another. */
-export function batchPatienceMs(predictions: Predictions, batches: readonly WorkUnitBatch[], { spared, minMs = MIN_MS }: PatienceOptions): number {
+export function batchPatienceMs(predictions: Predictions, batches: readonly WorkUnitBatch[], { sparedMs, minMs = MIN_MS }: PatienceOptions): number {
   const sum = (predicted: (batch: WorkUnitBatch) => number): number => batches.reduce((total, batch) => total + predicted(batch), 0);
-  if (spared) return Math.max(Math.min(minMs, MIN_SPARED_MS), SPARED_FACTOR * sum((batch) => predictions.running(batch)));
+  if (sparedMs !== null) return Math.max(Math.min(minMs, sparedMs), SPARED_FACTOR * sum((batch) => predictions.running(batch)));
   return Math.max(minMs, FACTOR * sum((batch) => predictions.measured(batch)));
 }
