@@ -80,6 +80,8 @@ if (import.meta.main) {
   process.once('SIGINT', () => interrupt.abort());
   const [prompt = 'a rainy night in the city', out = 'out', picture = null] = process.argv.slice(2);
   await main(prompt, out, picture, interrupt.signal).catch((error: unknown) => {
-    if (!interrupt.signal.aborted) throw error;
+    if (interrupt.signal.aborted) return;
+    console.error(error instanceof Error ? error.message : error);
+    process.exitCode = 1;
   });
 }

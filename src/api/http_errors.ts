@@ -5,7 +5,7 @@ import { lingeringBody } from './lingering_close.ts';
 
 /** fastify's own codes → ours. Anything else is decided by its status. */
 const CODES: Readonly<Record<string, readonly [ErrorCode, string]>> = {
-  FST_ERR_CTP_BODY_TOO_LARGE: ['payload_too_large', 'the body is too large'],
+  FST_ERR_CTP_BODY_TOO_LARGE: ['payload_too_large', 'the body is larger than this call takes'],
   FST_ERR_CTP_EMPTY_JSON_BODY: ['bad_json', 'the body is empty'],
   FST_ERR_CTP_INVALID_JSON_BODY: ['bad_json', 'the body is not JSON'],
   FST_ERR_CTP_INVALID_MEDIA_TYPE: ['unsupported_media_type', 'the body must be application/json'],
@@ -24,7 +24,7 @@ export function toSegueError(error: unknown): SegueError {
   const known = code === undefined ? undefined : CODES[code];
   if (known) return new SegueError(known[0], known[1], { cause: error });
   if (statusCode === 415) return new SegueError('unsupported_media_type', 'the body must be application/json', { cause: error });
-  if (statusCode === 413) return new SegueError('payload_too_large', 'the body is too large', { cause: error });
+  if (statusCode === 413) return new SegueError('payload_too_large', 'the body is larger than this call takes', { cause: error });
   if (statusCode === 404) return new SegueError('not_found', 'nothing here', { cause: error });
   if (error instanceof SyntaxError) return new SegueError('bad_json', 'the body is not JSON', { cause: error });
   if (statusCode !== undefined && statusCode >= 400 && statusCode < 500) return new SegueError('bad_request', message ?? 'the call could not be understood', { cause: error });

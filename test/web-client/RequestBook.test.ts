@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it, mock } from 'node:test';
-import type { ClientError } from '../../web-client/sdk/ClientError.ts';
+import { ClientError } from '../../web-client/sdk/ClientError.ts';
 import type { Accepted, Applied } from '../../web-client/sdk/messages.ts';
 import { MAX_OPEN_REQUESTS, REQUEST_TIMEOUT_MS, RequestBook } from '../../web-client/sdk/RequestBook.ts';
 
@@ -49,6 +49,15 @@ describe('RequestBook', () => {
     const handle = book.add({ type: 'interrupt', id: book.nextId() });
     book.answer(applied(handle.id));
     assert.equal((await handle.accepted).epoch, 4);
+  });
+
+  it('refuses what is not sent: both promises reject, and it is told once', async () => {
+    const { book, log } = bookWithLog();
+    const error = ClientError.from({ code: 'bad_request', message: 'a prompt needs words', retryable: false });
+    const { id, accepted: first, applied: second } = book.refuse({ type: 'redirect', id: book.nextId(), prompt: '' }, error);
+    await assert.rejects(first, { code: 'bad_request' });
+    await assert.rejects(second, { code: 'bad_request' });
+    assert.deepEqual([log, book.open], [[`bad_request ${id}`], []]);
   });
 
   it('gives up 5 s after the last sign, and not before', async () => {

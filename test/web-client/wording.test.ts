@@ -37,5 +37,7 @@ describe('warnings of a prompt', () => {
     assert.equal(warningText({ code: 'unknown_words', words: ['xyzzy', 'plugh'], message: '' }), 'I don’t know: xyzzy, plugh.');
     assert.equal(warningText({ code: 'replaced', words: ['forest'], message: '' }), 'Replaced by what you said after it: forest.');
     assert.equal(warningText({ code: 'negated', words: ['city'], message: '' }), 'What instead of city?');
+    const many = warningText({ code: 'unknown_words', words: ['a'.repeat(970), ...Array.from({ length: 11 }, (_, at) => `w${at}`)], message: '' });
+    assert.ok(many.length < 120 && many.endsWith('w6, and 4 more.'), many);
   });
 });

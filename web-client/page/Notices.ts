@@ -1,7 +1,7 @@
 import type { ClientError, PromptWarning, SegueClient, SessionRequest } from '../sdk/index.ts';
 import type { Toasts } from './Toasts.ts';
 import { unknownWords } from './vocabulary.ts';
-import { sentence, warningText } from './wording.ts';
+import { listed, sentence, warningText } from './wording.ts';
 
 /** What a session has to say beside its pictures: words without effect, requests that failed, its end drawing near. */
 export class Notices {
@@ -52,7 +52,7 @@ export class Notices {
     this.#forgetAnswer();
     if (request.type === 'redirect' && error.code === 'prompt_not_understood') {
       const unknown = unknownWords(request.prompt, this.#vocabulary);
-      this.#forgetAnswer = this.#toasts.show('No place, time or weather in that', { alarm: true, detail: unknown.length > 0 ? `I don’t know: ${unknown.join(', ')}.` : sentence(error.message) });
+      this.#forgetAnswer = this.#toasts.show('No place, time or weather in that', { alarm: true, detail: unknown.length > 0 ? `I don’t know: ${listed(unknown)}.` : sentence(error.message) });
     } else this.#forgetAnswer = this.#toasts.show(`That didn’t work: ${request.type}`, { alarm: true, detail: sentence(error.message) });
   }
 

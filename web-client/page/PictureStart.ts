@@ -31,14 +31,14 @@ export class PictureStart {
     poster.addEventListener('dragover', (event) => {
       if (!event.dataTransfer?.types.includes('Files')) return;
       event.preventDefault();
-      poster.dataset['dropping'] = '';
+      if (offered()) poster.dataset['dropping'] = '';
     });
     for (const kind of ['dragleave', 'drop'] as const) poster.addEventListener(kind, () => delete poster.dataset['dropping']);
     poster.addEventListener('drop', (event) => {
       const [file] = event.dataTransfer?.files ?? [];
       if (!file) return;
       event.preventDefault();
-      void this.#choose(file);
+      if (offered()) void this.#choose(file);
     });
   }
 
@@ -70,6 +70,11 @@ export class PictureStart {
     this.#note.toggleAttribute('data-fault', fault);
     this.#note.classList.toggle('visually-hidden', !fault);
   }
+}
+
+/** Only before a drive: later the poster is out of sight, and a picture would be chosen unseen. */
+function offered(): boolean {
+  return ['idle', 'closed'].includes(document.body.dataset['state'] ?? 'idle');
 }
 
 /** The picture's middle, covering the world's frame. Rejects for what is no picture. */

@@ -278,6 +278,7 @@ export class Room {
     this.#state = state;
     this.#silent = silent;
     document.body.dataset['state'] = state;
+    document.body.toggleAttribute('data-silent', silent);
     const [short, more = ''] = silent && state !== 'reconnecting' ? NO_SIGNAL : STATUS[state];
     this.#status.replaceChildren(short, ...(more === '' ? [] : [create('span', { className: 'more', textContent: more })]));
     const label = this.#interrupt.querySelector('span');

@@ -45,15 +45,24 @@ export function sentence(text: string): string {
   return tidy === '' ? '' : tidy.charAt(0).toUpperCase() + tidy.slice(1) + (/[.!?]$/.test(tidy) ? '' : '.');
 }
 
+const MAX_WORDS_TOLD = 8;
+const MAX_LETTERS_TOLD = 40;
+
+/** Words for a message: a few, and none as long as the screen. */
+export function listed(words: readonly string[]): string {
+  const told = words.slice(0, MAX_WORDS_TOLD).map((word) => (word.length > MAX_LETTERS_TOLD ? `${word.slice(0, MAX_LETTERS_TOLD)}…` : word));
+  return [...told, ...(words.length > MAX_WORDS_TOLD ? [`and ${words.length - MAX_WORDS_TOLD} more`] : [])].join(', ');
+}
+
 /** What was ignored, by why. A code of a newer server is told in the server's own words. */
 export function warningText({ code, words, message }: PromptWarning): string {
   switch (code) {
     case 'unknown_words':
-      return `I don’t know: ${words.join(', ')}.`;
+      return `I don’t know: ${listed(words)}.`;
     case 'replaced':
-      return `Replaced by what you said after it: ${words.join(', ')}.`;
+      return `Replaced by what you said after it: ${listed(words)}.`;
     case 'negated':
-      return `What instead of ${words.join(', ')}?`;
+      return `What instead of ${listed(words)}?`;
     default:
       return sentence(message);
   }

@@ -65,6 +65,14 @@ export class RequestBook {
     return { id: request.id, accepted: entry.accepted.promise, applied: entry.applied.promise };
   }
 
+  /** A request that is not sent at all: both promises reject, and `failed` is told. */
+  refuse(request: SessionRequest, error: ClientError): RequestHandle {
+    const refused = Promise.reject(error);
+    refused.catch(() => undefined);
+    this.#events.failed(error, request);
+    return { id: request.id, accepted: refused, applied: refused };
+  }
+
   /** The request has gone out (again): its answer is due within {@link REQUEST_TIMEOUT_MS}. */
   sent(id: string): void {
     const entry = this.#entries.get(id);

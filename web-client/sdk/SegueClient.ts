@@ -18,6 +18,8 @@ import { TypedEmitter } from './TypedEmitter.ts';
 
 /** Copies of a fencing request on the unreliable channel: a lost packet must not cost a retransmission time-out. */
 const FENCING_COPIES = 3;
+/** The server takes no more. */
+const MAX_PROMPT_CHARACTERS = 1_000;
 /** How long the server keeps a session without a connection, unless it was created otherwise. */
 const DEFAULT_GRACE_MS = 60_000;
 
@@ -151,11 +153,14 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
 
   /**
    * Changes the world. Unless `seamless`, the picture freezes and the sound stops in this call, until the first new frame.
-   * Throws TypeError for an empty prompt, ClientError `closed` or `rate_limited`.
+   * A prompt without words, or of more than 1,000 characters, is refused: the handle's promises reject with `bad_request`, and nothing freezes.
+   * Throws ClientError `closed` or `rate_limited`.
    */
   redirect(prompt: string, { seamless = false }: { readonly seamless?: boolean } = {}): RequestHandle {
     const text = prompt.trim();
-    if (text === '') throw new TypeError('a prompt needs words');
+    if (this.#closed) throw new ClientError('closed', 'the client is closed');
+    const problem = text === '' ? 'a prompt needs words' : text.length > MAX_PROMPT_CHARACTERS ? `a prompt has at most ${MAX_PROMPT_CHARACTERS} characters` : null;
+    if (problem !== null) return this.#book.refuse({ type: 'redirect', id: this.#book.nextId(), prompt: text }, ClientError.from({ code: 'bad_request', message: problem, param: 'prompt', retryable: false }));
     // While the picture is held nothing flows that the change could blend into.
     const blends = seamless && this.#presenter.presentation !== 'held';
     return this.#request((id) => ({ type: 'redirect', id, prompt: text, ...(blends ? { seamless: true } : {}) }));

@@ -47,6 +47,7 @@ def share_line(name: str, hits: int, count: int, at_least: float | None = None, 
 def number_line(
     name: str, value: float, unit: str, at_least: float | None = None, at_most: float | None = None, count: int | None = None, note: str | None = None,
 ) -> Line:
+    value = float(value)  # numpy's own numbers and truth values are no JSON
     bars = [f">= {at_least}"] * (at_least is not None) + [f"<= {at_most}"] * (at_most is not None)
     passed = None if not bars else (at_least is None or value >= at_least) and (at_most is None or value <= at_most)
     return Line(name, round(value, 4), unit, count, None, " and ".join(bars) or None, passed, None, note)

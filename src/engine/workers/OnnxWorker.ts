@@ -238,10 +238,10 @@ export class OnnxWorker implements Worker {
     if (thread === this.#active && !this.#takeOver('silent', dispatchedAtMs)) this.#wait('unresponsive', dispatchedAtMs);
   }
 
-  /** It was slow, not hung. */
+  /** It was slow, not hung, where twice the time would have been enough. */
   #answeredLate(thread: ExecutorThread): void {
     const nowMs = this.#clock.now();
-    if (this.#alarm?.thread !== thread || nowMs - this.#alarm.atMs > SLOW_MS) return;
+    if (this.#alarm?.thread !== thread || nowMs - this.#alarm.atMs > this.#sparedPatience.ms(nowMs)) return;
     this.#sparedPatience.falseAlarm(nowMs);
     this.#options.logger?.info({ executor: thread.name, patienceMs: this.#sparedPatience.ms(nowMs) }, 'executor was slow; it is given more time from now on');
     this.#alarm = null;
@@ -291,5 +291,3 @@ export class OnnxWorker implements Worker {
 }
 
 const QUESTION_PATIENCE_MS = 5000;
-/** An executor that was given up and answers within this was slow. */
-const SLOW_MS = 1000;

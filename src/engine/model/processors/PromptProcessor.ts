@@ -143,13 +143,13 @@ export class PromptProcessor {
     return attributes;
   }
 
-  /** A state drawn from a seed; the same seed, the same state. */
+  /** A state drawn from a seed; the same seed, the same state. What can be absent is so more often than not: a first look should see far. */
   attributesFromSeed(seed: number): Attributes {
     const words = new Uint32Array(4);
     return Object.fromEntries(
-      this.#rules.attributes.map(({ name, values }, index) => {
+      this.#rules.attributes.map(({ name, values, absent }, index) => {
         philox4x32([index, 0, 0, 0], [seed | 0, 0x5e9e], words);
-        return [name, words[0]! % values.length];
+        return [name, absent !== undefined && words[1]! % 2 === 0 ? absent : words[0]! % values.length];
       }),
     );
   }
