@@ -10,7 +10,7 @@ import type { InlineEdge, InlineLibrary, InlineOffer, InlineSpec } from '../engi
 import { SegueError } from '../protocol/errors.ts';
 import type { ContinuationModel, PromptLanguage, ScenePlan } from '../realtime-programs/continuation_model.ts';
 import { continuationModel, type ContinuationSource } from '../realtime-programs/drive_model.ts';
-import { bindingContext } from './nodes/bind.ts';
+import { bindingContext } from '../engine/model/binding_context.ts';
 import { DirectorNode } from './nodes/DirectorNode.ts';
 import { FrameNode } from './nodes/FrameNode.ts';
 import { OnceNode } from './nodes/OnceNode.ts';

@@ -1,6 +1,6 @@
 import type { InlineSink } from '../engine/programs/InlineNode.ts';
 import { frameDuration90k, type MediaFormat } from '../streams/media_time.ts';
-import type { DecodedFrame } from './nodes/bind.ts';
+import type { DecodedFrame } from './nodes/chunk_items.ts';
 
 /** Words as they are said. */
 export const textSink: InlineSink<null> = {

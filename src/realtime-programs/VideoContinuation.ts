@@ -5,7 +5,8 @@ import type { StartBankState } from '../engine/model/kernels/start_bank.ts';
 import type { VaeTileDecodeState } from '../engine/model/kernels/vae_tile_decode.ts';
 import type { VaeTileEncodeState } from '../engine/model/kernels/vae_tile_encode.ts';
 import type { VideoContinuationState } from '../engine/model/kernels/video_continuation.ts';
-import type { LoopContext, LoopState } from '../engine/model/loop_kernel.ts';
+import { bindingContext } from '../engine/model/binding_context.ts';
+import type { LoopState } from '../engine/model/loop_kernel.ts';
 import type { BlockId } from '../engine/model/work.ts';
 import type { ProgramSpec } from '../engine/programs/ProgramSpec.ts';
 import type { AppliedChange, CommittedStep, Decision, EmittedFrame, FilledSlot, Predict, ProgramStart, RealtimeProgram, RedirectRequest, TextOutput, Transition } from '../engine/programs/RealtimeProgram.ts';
@@ -500,11 +501,6 @@ function kept(state: ContinuationState): ContinuationState {
 
 function unchanged(state: ContinuationState): Transition<ContinuationState> {
   return { state, version: null, frame: null, text: [], applied: null, decisions: [] };
-}
-
-/** For binding a loop's first state: kernels read conditioning when they plan. */
-function bindingContext(seed: number): LoopContext {
-  return { seed, lineage: 0, conditioning: { version: 0, actionSequence: 0, steer: 0, speed: 0, prompt: null } };
 }
 
 function requestOf({ requestId }: Talk): { readonly requestId?: string } {

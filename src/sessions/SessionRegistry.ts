@@ -1,5 +1,5 @@
-import { DroppedMemory } from '../observe/DroppedMemory.ts';
 import { randomInt } from 'node:crypto';
+import { DroppedMemory } from '../observe/DroppedMemory.ts';
 import type { Clock } from '../observe/clock.ts';
 import type { Logger } from '../observe/log.ts';
 import { SegueError } from '../protocol/errors.ts';

@@ -22,7 +22,7 @@ import { MediaRecall } from './MediaRecall.ts';
 import { SessionAnswers, type ShownAt } from './SessionAnswers.ts';
 import { SessionStreams } from './SessionStreams.ts';
 import { Story } from './Story.ts';
-import type { CommittedUnit, WorkSource } from './WorkSource.ts';
+import { stepOf, type CommittedUnit, type WorkSource } from './WorkSource.ts';
 
 /** Requests that wait for a baseline policy to read them; more are read at once. */
 const MAX_UNREAD = 64;
@@ -414,8 +414,4 @@ export class EngineSession implements WorkSource {
   #trace(name: string, args: Readonly<Record<string, string | number | boolean>>, requestId?: string): void {
     this.#deps.trace({ type: 'trace.scheduler', name, atMs: this.#deps.clock.now(), sessionId: this.sessionId, epoch: this.#epoch, chunk: this.#story.state.chunk, ...(requestId === undefined ? {} : { requestId }), args });
   }
-}
-
-function stepOf({ component, step }: WorkPlan): string {
-  return `${component}/${step}`;
 }

@@ -15,7 +15,7 @@ import { BehaviorRecorder, type BehaviorRecord, type RecordOptions } from './Beh
 import type { Device } from './Device.ts';
 import { HeldState } from './HeldState.ts';
 import { RunTimeline } from './RunTimeline.ts';
-import type { CommittedUnit, WorkSource } from './WorkSource.ts';
+import { stepOf, type CommittedUnit, type WorkSource } from './WorkSource.ts';
 
 export interface RunOpening {
   /** Unique among the sessions and runs of an engine. */
@@ -258,8 +258,4 @@ export class InlineRun implements WorkSource {
 /** Slots that an event hands to whoever takes it. */
 export function slotsOf(event: RunEvent): FilledSlot[] {
   return event.type === 'media.chunk' ? [{ pool: 'video', slot: event.videoSlot }, { pool: 'audio', slot: event.audioSlot }] : [];
-}
-
-function stepOf({ component, step }: WorkPlan): string {
-  return `${component}/${step}`;
 }

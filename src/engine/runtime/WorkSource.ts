@@ -61,3 +61,8 @@ export interface WorkSource {
   /** Its share of a batch that was run, committed or not, device milliseconds. */
   spent?(deviceMs: number): void;
 }
+
+/** Names a step among those of its source: failures are counted by it. */
+export function stepOf({ component, step }: WorkPlan): string {
+  return `${component}/${step}`;
+}

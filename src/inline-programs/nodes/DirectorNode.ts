@@ -5,7 +5,7 @@ import type { Heads, InlineNode, NodeDemand, NodeState, NodeTurn, Taken } from '
 import { item, type Given } from '../../engine/programs/inline_ports.ts';
 import { SegueError } from '../../protocol/errors.ts';
 import type { ContinuationModel, ScenePlan } from '../../realtime-programs/continuation_model.ts';
-import { bindingContext, UNCONDITIONED } from './bind.ts';
+import { bindingContext, UNCONDITIONED } from '../../engine/model/binding_context.ts';
 
 export interface DirectorState extends NodeState {
   readonly seed: number;

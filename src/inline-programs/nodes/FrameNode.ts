@@ -4,7 +4,8 @@ import type { Heads, InlineNode, NodeDemand, NodeState, NodeTurn, Taken } from '
 import { item, type Given, type Ports } from '../../engine/programs/inline_ports.ts';
 import type { ContinuationModel } from '../../realtime-programs/continuation_model.ts';
 import { frameDuration90k } from '../../streams/media_time.ts';
-import { bindingContext, UNCONDITIONED, type ChunkLatents, type DecodedFrame } from './bind.ts';
+import { bindingContext, UNCONDITIONED } from '../../engine/model/binding_context.ts';
+import type { ChunkLatents, DecodedFrame } from './chunk_items.ts';
 
 export interface FrameState extends NodeState {
   readonly seed: number;

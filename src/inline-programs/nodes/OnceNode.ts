@@ -2,7 +2,7 @@ import type { LoopState } from '../../engine/model/loop_kernel.ts';
 import type { BlockId } from '../../engine/model/work.ts';
 import type { Heads, InlineNode, NodeDemand, NodeState, NodeTurn, Taken } from '../../engine/programs/InlineNode.ts';
 import type { Given, Port, Ports } from '../../engine/programs/inline_ports.ts';
-import { UNCONDITIONED } from './bind.ts';
+import { UNCONDITIONED } from '../../engine/model/binding_context.ts';
 
 export interface OnceState extends NodeState {
   readonly seed: number;

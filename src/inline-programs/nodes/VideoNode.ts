@@ -5,7 +5,8 @@ import type { Heads, InlineNode, NodeDemand, NodeState, NodeTurn, Taken } from '
 import { item, type Given } from '../../engine/programs/inline_ports.ts';
 import { SegueError } from '../../protocol/errors.ts';
 import type { ContinuationModel } from '../../realtime-programs/continuation_model.ts';
-import { bindingContext, type ChunkLatents } from './bind.ts';
+import { bindingContext } from '../../engine/model/binding_context.ts';
+import type { ChunkLatents } from './chunk_items.ts';
 
 /** What is steered in one chunk. */
 export interface ChunkAction {
