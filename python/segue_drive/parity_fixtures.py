@@ -257,6 +257,7 @@ def main() -> None:
     documents = {
         "c0": components(built, first), "c1": {"video": video(model, second), "texts": {"logprobTolerance": LOGPROB_TOLERANCE, "cases": texts(model)}, "story": story(built, model, second, args.out)},
         "c2": {"tolerance": LOGPROB_TOLERANCE, "cases": scored_texts(model)}, "c4": renders(args.out),
+        "revision": model.source_sha256,  # of the manifest that these references belong to
     }
     first.write(args.out / "c0.f32")
     second.write(args.out / "c1.f32")

@@ -17,7 +17,7 @@ from ..vocabulary import ATTRIBUTES, PHRASES
 
 def row(line: dict) -> str:
     value = f"{100 * line['value']:.1f} %" if line["unit"] == "share" else f"{line['value']:g} {line['unit']}"
-    interval = "{:.1f}–{:.1f} %".format(*(100 * v for v in line["interval"])) if "interval" in line else ""
+    interval = "" if "interval" not in line else "{:.1f}–{:.1f} %".format(*(100 * v for v in line["interval"])) if line["unit"] == "share" else "{:.3f}–{:.3f}".format(*line["interval"])
     verdict = {True: "yes", False: "**no**", None: ""}[line.get("passed")]
     return f"| {line['name']} | {value} | {interval} | {line.get('count', '')} | {line.get('bar', '')} | {verdict} | {line.get('note', '')} |"
 

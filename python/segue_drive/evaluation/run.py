@@ -27,6 +27,7 @@ from ..training.held_out import HeldOut
 from ..training.sharpness import gradient_amount, gradient_power
 from ..vocabulary import ATTRIBUTES, PHRASES, canonical_prompt
 from ..world import Attributes, World, render, sound_controls
+from .against_renders import after_true_context, colours_of_roll_outs
 from .autoencoder import measure_autoencoder
 from .cases import FAMILIES, LAST_CHUNK, SWITCH_CHUNK, Case, make_cases
 from .lines import Line, number_line, share_line
@@ -229,7 +230,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--soak-minutes", type=int, default=0)
-    parser.add_argument("--parts", nargs="*", help="only these: size, speed, batch, director, a family of cases, image, steering, autoencoder, soak")
+    parser.add_argument("--parts", nargs="*", help="only these: size, speed, batch, director, a family of cases, image, steering, colours, true context, autoencoder, soak")
     parser.add_argument("--stills", type=Path)
     parser.add_argument("--out", type=Path, help="also write the lines to this file")
     args = parser.parse_args()
@@ -238,8 +239,10 @@ def main() -> None:
     measures: dict[str, Callable[[], object]] = {
         "size": run.size, "speed": lambda: run.add(*measure_speed(run.graphs)), "batch": run.batched_as_alone, "director": run.director,
         **{name: functools.partial(run.family, name) for name in FAMILIES}, "image": run.image_to_video, "steering": run.steering_between_steps,
+        "colours": lambda: run.add(*colours_of_roll_outs(run.graphs, args.cases, args.seed, run.held_out)),
     }
     if args.source:
+        measures["true context"] = lambda: run.add(*after_true_context(run.graphs, args.source, args.cases, args.seed, run.held_out))
         measures["autoencoder"] = lambda: run.add(*measure_autoencoder(args.source, args.cases))
     if args.soak_minutes:
         measures["soak"] = lambda: run.add(*soak(run.graphs, run.judge, args.soak_minutes, args.seed, run.held_out))

@@ -35,11 +35,6 @@ export async function checkComponents(spec: ModelSpec): Promise<Finding[]> {
   }
 }
 
-/** Components that have stored references. */
-export function checkedComponents(): readonly string[] {
-  return Object.keys(readFixture<Fixture>('c0.json'));
-}
-
 function tensorOf(recipe: Recipe): Tensor {
   const values = valuesOf(recipe);
   const dims = [...recipe.shape];

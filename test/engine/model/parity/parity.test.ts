@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { loadModelSpec } from '../../../../src/engine/model/spec/load_model_spec.ts';
@@ -8,6 +10,7 @@ import { checkLoops } from './check_loops.ts';
 import { checkRenders, knownSsim, renderedThumbnails } from './check_renders.ts';
 import { findingText, type Finding } from './finding.ts';
 import { countColours, colourIntersection, structuralSimilarity } from './picture_similarity.ts';
+import { readFixture } from './stored_numbers.ts';
 
 let plain: ExecutorBench;
 let invariant: ExecutorBench;
@@ -25,6 +28,11 @@ function assertAllPass(findings: readonly Finding[]): void {
   assert.ok(findings.length > 0);
   assert.deepEqual(findings.filter(({ passed }) => !passed).map(findingText), []);
 }
+
+test('the stored references are of the checkpoints that the shipped weights were converted from', () => {
+  const { upstream } = JSON.parse(readFileSync(join(MODEL_DIR, 'manifest.json'), 'utf8')) as { readonly upstream: { readonly revision: unknown } };
+  assert.deepEqual(readFixture('revision.json'), upstream.revision);
+});
 
 test('C0: every component gives what its PyTorch module gives', async () => {
   const spec = loadModelSpec(MODEL_DIR);
