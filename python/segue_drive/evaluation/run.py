@@ -1,7 +1,8 @@
 """The evaluation: `python -m segue_drive.evaluation.run --model models/drive --out docs/model/evaluation.jsonl`
 
 Every line is printed as JSON. Adherence is judged by a classifier that was fitted on renders only; a case counts when place, time and weather of its
-frame are all named right. `--source` adds the autoencoder's own figures, `--soak-minutes` the long roll-out, `--stills` pictures for a blind reader.
+frame are all named right. `--source` adds the autoencoder's own figures, `--soak-minutes` the long roll-out, `--stills` pictures for a blind reader,
+`--baseline-graphs` how fast the graphs are against others (see `speed_ratio`).
 Exits with 1 when a line with a bar misses it.
 """
 
@@ -34,6 +35,7 @@ from .lines import Line, number_line, share_line
 from .soak import soak
 from .sound_judge import heard_controls, judge_sound
 from .speed import measure_speed
+from .speed_ratio import measure_ratio
 from .streams import decode_frame, run_cases, steer_response
 
 BATCH = 4
@@ -230,8 +232,9 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--soak-minutes", type=int, default=0)
-    parser.add_argument("--parts", nargs="*", help="only these: size, speed, batch, director, a family of cases, image, steering, colours, true context, autoencoder, soak")
+    parser.add_argument("--parts", nargs="*", help="only these: size, speed, ratio, batch, director, a family of cases, image, steering, colours, true context, autoencoder, soak")
     parser.add_argument("--stills", type=Path)
+    parser.add_argument("--baseline-graphs", type=Path, help="folder of other graphs for the same work: adds the ratio of frames/s")
     parser.add_argument("--out", type=Path, help="also write the lines to this file")
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -244,6 +247,8 @@ def main() -> None:
     if args.source:
         measures["true context"] = lambda: run.add(*after_true_context(run.graphs, args.source, args.cases, args.seed, run.held_out))
         measures["autoencoder"] = lambda: run.add(*measure_autoencoder(args.source, args.cases))
+    if args.baseline_graphs:
+        measures["ratio"] = lambda: run.add(*measure_ratio(args.model / "weights", args.baseline_graphs))
     if args.soak_minutes:
         measures["soak"] = lambda: run.add(*soak(run.graphs, run.judge, args.soak_minutes, args.seed, run.held_out))
     unknown = set(args.parts or ()) - set(measures)
