@@ -3,15 +3,11 @@
 An adapter that would change nothing, or only a part of what it says, is an error that names the reason: a style that silently doesn't show is worse.
 Keys are `picture_experts.{l}.attention_output.lora_A [r, 192]`, `….lora_B [192, r]`, `picture_experts.{l}.feedforward_out.lora_A [r, 576]`, `….lora_B [192, r]`;
 a layer may be left out. Metadata: `id`, `title`, `rank`, `alpha`, and `base`, the sha256 of the `dit.pt` it was trained on.
-
-`python -m segue_drive.adapters --model models/drive` checks the files against the manifest and lists them in it.
 """
 
 from __future__ import annotations
 
-import argparse
 import copy
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,8 +120,9 @@ def seeded_adapter(seed: int, base: str, rank: int = MAX_RANK, size: float = 0.0
     return Adapter("seeded", "Seeded", rank, float(rank), base, tensors)
 
 
-def read_adapters(model: Path, base: str) -> list[Adapter]:
-    return [Adapter.read(path, base) for path in sorted((model / FOLDER).glob("*.safetensors"))]
+def read_adapters(model: Path, base: str, folder: Path | None = None) -> list[Adapter]:
+    """All adapters of a model's folder, or of `folder` instead."""
+    return [Adapter.read(path, base) for path in sorted((folder or model / FOLDER).glob("*.safetensors"))]
 
 
 def file_entries(model: Path) -> dict[str, dict]:
@@ -136,21 +133,3 @@ def file_entries(model: Path) -> dict[str, dict]:
 def compatibility(base: str) -> dict:
     """The manifest's section: what an adapter may be."""
     return {"base": base, "kinds": ["lora"], "max_rank": MAX_RANK, "targets": {name: list(shape) for name, shape in TARGETS.items()}}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, default=Path("models/drive"))
-    args = parser.parse_args()
-    path = args.model / "manifest.json"
-    manifest = json.loads(path.read_text())
-    adapters = read_adapters(args.model, manifest["adapter_compatibility"]["base"])
-    others = {name: entry for name, entry in manifest["files"].items() if not name.startswith(f"{FOLDER}/")}
-    manifest["files"] = dict(sorted((others | file_entries(args.model)).items()))
-    path.write_text(json.dumps(manifest, indent=2) + "\n")
-    total = sum(entry["bytes"] for entry in manifest["files"].values())
-    print(f"{', '.join(f'{a.id} (rank {a.rank})' for a in adapters) or 'no adapters'}; {total} bytes in all")
-
-
-if __name__ == "__main__":
-    main()

@@ -7,6 +7,8 @@ import json
 import numpy as np
 import pytest
 
+from segue_drive.adapters import seeded_adapter
+from segue_drive.evaluation.adapters import Drive
 from segue_drive.evaluation.cases import FAMILIES, LAST_CHUNK, NUM_CHUNKS, SWITCH_CHUNK, make_cases
 from segue_drive.evaluation.compare import table
 from segue_drive.evaluation.lines import number_line, share_line, wilson
@@ -14,8 +16,10 @@ from segue_drive.evaluation.model_card import card
 from segue_drive.evaluation.run import _time_to_stay
 from segue_drive.evaluation.sound_judge import judge_sound, world_controls
 from segue_drive.evaluation.streams import choose, run_cases, steer_response
+from segue_drive.evaluation.style_judge import StyleJudge, _renders
 from segue_drive.rollout import DriveGraphs
 from segue_drive.training.held_out import HeldOut
+from segue_drive.world.styles import STYLES
 
 
 @pytest.fixture(scope="module")
@@ -95,3 +99,20 @@ def test_a_comparison_is_certain_only_when_intervals_part() -> None:
     assert table(line(150), line(198)).endswith("| >= 0.95 | no, yes | better |")
     assert table(line(192), line(196)).endswith("| >= 0.95 | yes, yes |  |")
     assert "| – |" in table(line(150), {})
+
+
+def test_the_style_judge_tells_renders_apart(graphs: DriveGraphs) -> None:
+    judge = StyleJudge(lambda frames: frames, 60)
+    unseen = _renders(90)[60:]
+    for name, style in (("plain", lambda f: f), *STYLES.items()):
+        assert (judge(style(unseen)) == judge.names.index(name)).mean() >= 0.95, name
+    assert (judge.score(STYLES["noir"](unseen), "noir") > judge.score(unseen, "noir")).all()
+
+
+def test_a_fork_goes_on_as_its_origin_would(graphs: DriveGraphs) -> None:
+    drive = Drive(graphs, make_cases("trained", 1, 3, HeldOut.open()))
+    drive.chunk(None)
+    fork, styled = drive.fork(), drive.fork()
+    other = styled.chunk(seeded_adapter(1, "a" * 64).graph_inputs(1))
+    expected = [drive.chunk(None) for _ in range(2)]
+    assert all(np.array_equal(fork.chunk(None), x) for x in expected) and not np.array_equal(other, expected[0])
