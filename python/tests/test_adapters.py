@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from segue_drive.adapters import TARGETS, Adapter, AdapterError, read_adapters, seeded_adapter
+from segue_drive.adapters import FOLDER, TARGETS, Adapter, AdapterError, read_adapters, seeded_adapter
+from segue_drive.checkpoint import sha256_of
 from segue_drive.graphs import CleanWrite, CleanWriteAdapted, DenoiseStep, DenoiseStepAdapted, example_inputs
+from segue_drive.install_adapters import install
 from segue_drive.low_rank import ADAPTER_INPUTS
 from segue_drive.parity import scripted_trajectory, trajectory_noise
 from segue_drive.rollout import DriveGraphs, roll_out
@@ -153,3 +156,18 @@ def test_training_computes_what_merged_weights_compute() -> None:
     layers.set_scale(0.0)
     assert torch.equal(run(net), run(merged_from))
     assert [name for name, p in net.named_parameters() if p.requires_grad and "lora" not in name] == []
+
+
+def test_installing_proves_and_lists_the_files_or_changes_nothing(source_folder, model_folder, tmp_path: Path) -> None:
+    model, trained = tmp_path / "drive", tmp_path / "trained"
+    shutil.copytree(model_folder, model, ignore=shutil.ignore_patterns(FOLDER))
+    base = sha256_of(source_folder / "dit.pt")
+    written(trained, seeded_adapter(6, "c" * 64, rank=2))
+    before = [(model / f"{name}.json").read_bytes() for name in ("manifest", "report")]
+    with pytest.raises(AdapterError, match="was trained on base c"):
+        install(source_folder, trained, model)
+    assert before == [(model / f"{name}.json").read_bytes() for name in ("manifest", "report")] and not (model / FOLDER).exists()
+    written(trained, seeded_adapter(6, base, rank=2))
+    assert all(check["passed"] for check in install(source_folder, trained, model))
+    entry = json.loads((model / "manifest.json").read_text())["files"][f"{FOLDER}/seeded.safetensors"]
+    assert entry["sha256"] == sha256_of(model / FOLDER / "seeded.safetensors")

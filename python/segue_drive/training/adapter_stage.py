@@ -4,6 +4,7 @@
 The same mix of serving and denoising as the transformer's stage, on clips in the style. A switch happens amid chunks without it, so context is drawn
 three ways: all styled, none, or styled from some chunk on; targets are always styled. What was written without the adapter is written without it here.
 Each style resumes by itself; its file is written when its plan is done. `--adapters` starts from earlier files, also of another base: a few steps then suffice.
+Afterwards `python -m segue_drive.convert` (another base) or `python -m segue_drive.install_adapters` (the same one) proves and lists the files.
 """
 
 from __future__ import annotations
@@ -165,7 +166,8 @@ def main() -> None:
     threads, stop = IdleThreads(args.threads), StopRequest()
     plan = overridden(AdapterPlan(), args.overrides)
     for style in args.styles:
-        stage = AdapterStage(style, args.run / style, args.source, plan, args.seed, torch.device(args.device), args.render_workers)
+        run = args.run / f"{style}-{sha256_of(args.source / 'dit.pt')[:8]}"  # another base is another run
+        stage = AdapterStage(style, run, args.source, plan, args.seed, torch.device(args.device), args.render_workers)
         earlier = args.adapters / f"{style}.safetensors" if args.adapters else None
         if earlier is not None and earlier.exists() and not stage.checkpoint.path.exists():
             stage.start_from(Adapter.read(earlier, None))
