@@ -13,10 +13,11 @@ from segue_drive.evaluation.cases import FAMILIES, LAST_CHUNK, NUM_CHUNKS, SWITC
 from segue_drive.evaluation.compare import table
 from segue_drive.evaluation.lines import number_line, share_line, wilson
 from segue_drive.evaluation.model_card import card
+from segue_drive.evaluation.place_judge import PlaceJudge
 from segue_drive.evaluation.run import _time_to_stay
 from segue_drive.evaluation.sound_judge import judge_sound, world_controls
 from segue_drive.evaluation.streams import choose, run_cases, steer_response
-from segue_drive.evaluation.style_judge import StyleJudge, _renders
+from segue_drive.evaluation.style_judge import StyleJudge, unseen_renders
 from segue_drive.rollout import DriveGraphs
 from segue_drive.training.held_out import HeldOut
 from segue_drive.world.styles import STYLES
@@ -101,12 +102,14 @@ def test_a_comparison_is_certain_only_when_intervals_part() -> None:
     assert "| – |" in table(line(150), {})
 
 
-def test_the_style_judge_tells_renders_apart(graphs: DriveGraphs) -> None:
-    judge = StyleJudge(lambda frames: frames, 60)
-    unseen = _renders(90)[60:]
+def test_judges_of_styles_and_places_know_unseen_renders() -> None:
+    renders, places = unseen_renders(200)
+    known, unseen = renders[:150], renders[150:]
+    judge = StyleJudge(known)
     for name, style in (("plain", lambda f: f), *STYLES.items()):
         assert (judge(style(unseen)) == judge.names.index(name)).mean() >= 0.95, name
     assert (judge.score(STYLES["noir"](unseen), "noir") > judge.score(unseen, "noir")).all()
+    assert (PlaceJudge(STYLES["noir"](known), places[:150])(STYLES["noir"](unseen)) == places[150:]).mean() >= 0.85
 
 
 def test_a_fork_goes_on_as_its_origin_would(graphs: DriveGraphs) -> None:

@@ -171,7 +171,7 @@ class Evaluation:
 
     def adapters(self) -> None:
         base = json.loads((self.model / "manifest.json").read_text())["adapter_compatibility"]["base"]
-        self.add(*measure_adapters(self.graphs, read_adapters(self.model, base), self.judge, self.cases, self.seed))
+        self.add(*measure_adapters(self.graphs, read_adapters(self.model, base), self.cases, self.seed))
 
     def size(self) -> None:
         total = sum(path.stat().st_size for folder in ("weights", "adapters") for path in (self.model / folder).glob("*"))

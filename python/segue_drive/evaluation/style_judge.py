@@ -1,12 +1,10 @@
-"""Which style a frame is in, by its colours: a linear discriminant (Fisher, 1936) fitted on renders that went through the autoencoder, never on generated frames.
+"""Which style a frame is in, by its colours: a regularised discriminant (Friedman, 1989) fitted on renders, never on generated frames.
 
 Twelve numbers a frame: mean and spread of luma and of both chroma channels, mean colourfulness, the dark and the bright tenth of luma, how both chroma
 channels follow luma, and how far colours are from grey in the brightest half. So noir is told by its missing colour and its contrast, synthwave by its ramp from violet to gold.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 
@@ -16,7 +14,8 @@ from ..world.styles import STYLES
 PLAIN = "plain"
 # ITU-R BT.601: luma, blue and red difference, for channels 0..1
 TO_YCC = np.array([[0.299, 0.587, 0.114], [-0.169, -0.331, 0.5], [0.5, -0.419, -0.081]], np.float32)
-RIDGE = 1e-3  # of the pooled covariance, whose smallest directions are noise
+POOLED_SHARE = 0.3  # of the covariance that all classes share: generated frames spread more than renders of one style
+RIDGE = 1e-2  # of the pooled variances
 
 
 def colour_features(frames: np.ndarray) -> np.ndarray:
@@ -36,28 +35,33 @@ def colour_features(frames: np.ndarray) -> np.ndarray:
 class StyleJudge:
     """`names[judge(frames)]`; `score` says how much more a frame is of a style than plain."""
 
-    def __init__(self, through_autoencoder: Callable[[np.ndarray], np.ndarray], renders: int = 320) -> None:
+    def __init__(self, renders: np.ndarray) -> None:
+        """Plain renders, uint8 `[N, 128, 224, 3]`"""
         self.names = (PLAIN, *STYLES)
-        frames = _renders(renders)
-        classes = [colour_features(through_autoencoder(style(frames))) for style in (lambda f: f, *STYLES.values())]
-        self._means = np.stack([values.mean(0) for values in classes])
-        pooled = np.mean([np.cov(values, rowvar=False) for values in classes], 0)
-        spread = np.sqrt(np.diag(pooled))
-        self._inverse = np.linalg.inv(pooled + RIDGE * np.diag(spread**2))
+        classes = [colour_features(renders), *(colour_features(style(renders)) for style in STYLES.values())]
+        own = [np.cov(values, rowvar=False) for values in classes]
+        pooled = np.mean(own, 0)
+        covariances = [(1 - POOLED_SHARE) * c + POOLED_SHARE * pooled + RIDGE * np.diag(np.diag(pooled)) for c in own]
+        self._means = [values.mean(0) for values in classes]
+        self._inverses = [np.linalg.inv(c) for c in covariances]
+        self._volumes = [float(np.linalg.slogdet(c)[1]) for c in covariances]
 
-    def logits(self, frames: np.ndarray) -> np.ndarray:
-        """`[N, classes]`"""
-        linear = self._means @ self._inverse
-        return colour_features(frames) @ linear.T - 0.5 * (linear * self._means).sum(1)
+    def log_densities(self, frames: np.ndarray) -> np.ndarray:
+        """`[N, classes]`, up to a constant"""
+        x = colour_features(frames)
+        return np.stack([
+            -0.5 * (np.einsum("ni,ij,nj->n", x - mean, inverse, x - mean) + volume) for mean, inverse, volume in zip(self._means, self._inverses, self._volumes)
+        ], 1)
 
     def __call__(self, frames: np.ndarray) -> np.ndarray:
-        return self.logits(frames).argmax(1)
+        return self.log_densities(frames).argmax(1)
 
     def score(self, frames: np.ndarray, style: str) -> np.ndarray:
-        values = self.logits(frames)
+        values = self.log_densities(frames)
         return values[:, self.names.index(style)] - values[:, 0]
 
 
-def _renders(count: int) -> np.ndarray:
-    tensor, _ = measured_frames(count)
-    return ((tensor.permute(0, 2, 3, 1).numpy() + 1) * 127.5 + 0.5).astype(np.uint8)
+def unseen_renders(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """uint8 `[count, 128, 224, 3]` of worlds that training never visits, and their places `[count]`"""
+    tensor, truth = measured_frames(count)
+    return ((tensor.permute(0, 2, 3, 1).numpy() + 1) * 127.5 + 0.5).astype(np.uint8), truth[:, 0]
