@@ -1,19 +1,20 @@
 """Puts trained adapters into a converted model without converting anew: `python -m segue_drive.install_adapters --source DIR [--adapters FOLDER]`
 
-Checks the files, compares the adapted graphs with PyTorch on merged weights, and writes both into the model: the files with their checksums into
-`manifest.json`, the checks into `report.json`. Fails, changing nothing, when one misses. What is no longer in the folder is taken off the lists.
+Checks the files, compares the adapted graphs with PyTorch on merged weights, and writes them into the model: checksums into `manifest.json`, checks into
+`report.json`, the list into `model.yaml`. Fails, changing nothing, when one misses. What is no longer in the folder is taken off the lists.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 from pathlib import Path
 
 import torch
 
-from .adapters import FOLDER, compatibility, file_entries, read_adapters
+from .adapters import FOLDER, Adapter, compatibility, file_entries, read_adapters
 from .checkpoint import load_drive
 from .convert import MAX_BYTES, ConversionError
 from .parity import check_adapter
@@ -49,7 +50,16 @@ def install(source: Path, folder: Path, model_folder: Path) -> list[dict]:
     report["parity"], report["total_bytes"] = [*earlier, *checks], total
     for name, document in (("manifest", manifest), ("report", report)):
         (model_folder / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")
+    authored = model_folder / "model.yaml"
+    authored.write_text(with_adapters(authored.read_text(), adapters))
     return checks
+
+
+def with_adapters(text: str, adapters: list[Adapter]) -> str:
+    """The authoring file with its section `adapters` anew, at its end; all else stays as it was written, with its comments."""
+    rest = re.sub(r"(?m)^\n?adapters:\n(?:[ #].*\n)*", "", text)
+    rows = [f"  {adapter.id}: {{ title: {adapter.title}, file: {FOLDER}/{adapter.id}.safetensors, kind: lora }}\n" for adapter in adapters]
+    return rest if not rows else rest.rstrip("\n") + "\n\nadapters:\n" + "".join(rows)
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from segue_drive.adapters import FOLDER, TARGETS, Adapter, AdapterError, read_adapters, seeded_adapter
 from segue_drive.checkpoint import sha256_of
 from segue_drive.graphs import CleanWrite, CleanWriteAdapted, DenoiseStep, DenoiseStepAdapted, example_inputs
-from segue_drive.install_adapters import install
+from segue_drive.install_adapters import install, with_adapters
 from segue_drive.low_rank import ADAPTER_INPUTS
 from segue_drive.parity import scripted_trajectory, trajectory_noise
 from segue_drive.rollout import DriveGraphs, roll_out
@@ -171,3 +171,13 @@ def test_installing_proves_and_lists_the_files_or_changes_nothing(source_folder,
     assert all(check["passed"] for check in install(source_folder, trained, model))
     entry = json.loads((model / "manifest.json").read_text())["files"][f"{FOLDER}/seeded.safetensors"]
     assert entry["sha256"] == sha256_of(model / FOLDER / "seeded.safetensors")
+    assert "adapters:\n  seeded: { title: Seeded, file: adapters/seeded.safetensors, kind: lora }\n" in (model / "model.yaml").read_text()
+
+
+def test_the_list_in_the_authoring_file_is_replaced_and_nothing_else(model_folder) -> None:
+    text = (model_folder / "model.yaml").read_text()
+    bare = with_adapters(text, [])
+    one = with_adapters(text, [seeded_adapter(1, BASE)])
+    assert bare in (text, text.split("\nadapters:\n")[0]) and one.startswith(bare.rstrip("\n")) and one.count("adapters:\n") == 1
+    assert with_adapters(one, [seeded_adapter(1, BASE)]) == one and with_adapters(one, []) == bare
+    assert with_adapters("a: 1\n\nadapters:\n  x: y\n  # z\nb: 2\n", []) == "a: 1\nb: 2\n"
