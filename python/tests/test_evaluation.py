@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from segue_drive.adapters import seeded_adapter
-from segue_drive.evaluation.adapters import Drive
+from segue_drive.evaluation.adapters import Drive, measure_adapters
 from segue_drive.evaluation.cases import FAMILIES, LAST_CHUNK, NUM_CHUNKS, SWITCH_CHUNK, make_cases
 from segue_drive.evaluation.compare import table
 from segue_drive.evaluation.lines import number_line, share_line, wilson
@@ -119,3 +120,12 @@ def test_a_fork_goes_on_as_its_origin_would(graphs: DriveGraphs) -> None:
     other = styled.chunk(seeded_adapter(1, "a" * 64).graph_inputs(1))
     expected = [drive.chunk(None) for _ in range(2)]
     assert all(np.array_equal(fork.chunk(None), x) for x in expected) and not np.array_equal(other, expected[0])
+
+
+def test_adapters_are_measured_from_one_state(graphs: DriveGraphs) -> None:
+    """With random numbers for an adapter: no style shows, and that is what the lines say."""
+    random = replace(seeded_adapter(1, "a" * 64, rank=2, size=0.01), id="noir")
+    lines = {line.name.partition(": ")[2]: line for line in measure_adapters(graphs, [random], 2, 5, fitted_on=80)}
+    assert lines["a live switch shows within 1.5 s and stays"].value == 0 and lines["median time until a live switch shows"].passed is False
+    assert lines["scale 0 against the plain graphs, largest difference of latents"].value == 0
+    assert lines["the world's own renders in the style, named right by the same judge"].value == 1

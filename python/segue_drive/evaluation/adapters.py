@@ -1,7 +1,7 @@
 """Do adapters show, how soon after a live switch, and what is left of the place: `python -m segue_drive.evaluation.run --parts adapters`
 
-Each case is a drive of its own that goes without an adapter until its window is full, and from there on, from the same state and noise, in each style, at scale
-0.5 and 0, and without one again. Styles are judged by colours (`style_judge`), places by light and edges (`place_judge`), both fitted on renders only, beside what they say of other renders.
+Each case is a drive of its own that goes without an adapter until its window is full, and from there on, from the same state and noise, in each style,
+at scale 0.5 and 0, and without one again. Styles are judged by colours (`style_judge`), places by light and edges (`place_judge`), both fitted on renders only, beside what they say of other renders.
 `python -m segue_drive.evaluation.adapters --sheet docs/model/adapters.png` draws the contact sheet.
 """
 
@@ -73,9 +73,9 @@ def through_autoencoder(graphs: DriveGraphs, frames: np.ndarray) -> np.ndarray:
     return np.concatenate([decode_frame(graphs, x, 0) for x in parts])
 
 
-def measure_adapters(graphs: DriveGraphs, adapters: list[Adapter], count: int, seed: int) -> list[Line]:
+def measure_adapters(graphs: DriveGraphs, adapters: list[Adapter], count: int, seed: int, fitted_on: int = FITTED_ON) -> list[Line]:
     cases = make_cases("trained", count, seed + 3, HeldOut.open())
-    renders, truth = unseen_renders(FITTED_ON)
+    renders, truth = unseen_renders(fitted_on)
     styles = StyleJudge(renders)
     judges = {adapter.id: PlaceJudge(STYLES[adapter.id](renders), truth) for adapter in adapters}
     seen = {adapter.id: _Seen() for adapter in adapters}
@@ -114,7 +114,7 @@ class _Seen:
         settled = shown[:, 3:]
         ratio = sum(self.places) / max(1, sum(self.world_places))
         return [
-            share_line(f"adapter {name}: frames in the style from 0.5 to 1.5 s after the switch", int(settled.sum()), settled.size, 0.95, "told by colours; the judge was fitted on renders only"),
+            share_line(f"adapter {name}: frames in the style from 0.5 to 1.5 s after the switch", int(settled.sum()), settled.size, 0.95, "told by colours, by a judge fitted on renders only; the six frames of a case aren't independent"),
             share_line(f"adapter {name}: the world's own renders in the style, named right by the same judge", sum(self.world_style), count, note="its ceiling"),
             share_line(f"adapter {name}: a live switch shows within 1.5 s and stays", sum(t is not None for t in on), count, 0.95),
             number_line(f"adapter {name}: median time until a live switch shows", float(np.median([9.9 if t is None else t for t in on])), "s", at_most=1.0, count=count),
