@@ -19,6 +19,7 @@ from .checkpoint import DriveModel, load_drive
 from .director_graphs import DIRECTOR_KV_HEADS
 from .geometry import DIRECTOR_WORDS, FRAME_HEIGHT, FRAME_WIDTH, HEAD_DIM, MASKED, NUM_HEADS, NUM_LAYERS, NUM_TOKENS, PROMPT_WORDS, SAMPLES_PER_CONTROL, TOKEN_DIM, WINDOW_CHUNKS
 from .graphs import WINDOW_KEYS, WINDOW_VALUES, Graph, build_graphs
+from .low_rank import ADAPTER_SHAPES
 from .parity import director_prompts
 from .philox import Counter, normal, uniform
 from .reference_rollout import reference_roll_out
@@ -113,6 +114,7 @@ def recipes(component: str, names: list[str], first_seed: int) -> dict[str, dict
         "tmask": np.where(np.arange(PROMPT_WORDS) < 9, 0, MASKED).astype(np.float32).reshape(1, 1, 1, -1).repeat(BATCH, 0),
         "window_mask": np.where(np.arange(WINDOW_CHUNKS) < 2, MASKED, 0).astype(np.float32).reshape(1, 1, 1, -1).repeat(BATCH, 0),
         "frame": np.eye(2, dtype=np.float32), "control": neutral_control()[None].repeat(BATCH, 0), "index": np.array([[14], [63]]),
+        "adapter_scale": np.array([[0.02], [0.01]], np.float32),  # of factors drawn far larger than learnt ones
         "position": np.array([[8], [DIRECTOR_PROMPT_WORDS - 1]]) if component == "director_prefill" else np.array([[9], [30]]),
     }
     if component == "text_encoder":
@@ -127,6 +129,7 @@ def recipes(component: str, names: list[str], first_seed: int) -> dict[str, dict
         "noise": {"draw": "uniform", "shape": [BATCH, 8, NUM_BINS]},
         "ids": {"draw": "ints", "shape": [BATCH, words], "low": 3, "high": len(WORDS)}, "word": {"draw": "ints", "shape": [BATCH, 1], "low": 3, "high": len(WORDS)},
         "kv": {"draw": "normal", "shape": [BATCH, DIRECTOR_KV_HEADS, DIRECTOR_WORDS, HEAD_DIM]},
+        **{name: {"draw": "normal", "shape": [BATCH, *shape]} for name, shape in ADAPTER_SHAPES.items()},
         "rgb": {"draw": "blocks", "shape": [BATCH, FRAME_HEIGHT, FRAME_WIDTH, 3], "side": 32},
     }
     out = {}

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from ..adapters import read_adapters
 from ..director import measure as measure_director
 from ..evaluate import Judge
 from ..geometry import WINDOW_CHUNKS
@@ -29,6 +30,7 @@ from ..training.sharpness import gradient_amount, gradient_power
 from ..vocabulary import ATTRIBUTES, PHRASES, canonical_prompt
 from ..world import Attributes, World, render, sound_controls
 from .against_renders import after_true_context, colours_of_roll_outs
+from .adapters import measure_adapters
 from .autoencoder import measure_autoencoder
 from .cases import FAMILIES, LAST_CHUNK, SWITCH_CHUNK, Case, make_cases
 from .lines import Line, number_line, share_line
@@ -170,10 +172,14 @@ class Evaluation:
         alone = np.concatenate([run_cases(self.graphs, [case]) for case in cases], 1)
         self.add(number_line("four sessions batched against alone, largest difference of latents", float(np.abs(together - alone).max()), "latent", at_most=1e-2, count=len(cases)))
 
+    def adapters(self) -> None:
+        base = json.loads((self.model / "manifest.json").read_text())["adapter_compatibility"]["base"]
+        self.add(*measure_adapters(self.graphs, read_adapters(self.model, base), self.cases, self.seed))
+
     def size(self) -> None:
-        total = sum(path.stat().st_size for path in (self.model / "weights").iterdir())
+        total = sum(path.stat().st_size for folder in ("weights", "adapters") for path in (self.model / folder).glob("*"))
         self.add(
-            number_line("size of the weights", total / 1e6, "MB", at_most=30),
+            number_line("size of the weights, with adapters", total / 1e6, "MB", at_most=30),
             number_line("live state of a session", WINDOW_CHUNKS * STATE_BYTES / 1e6, "MB of keys and values", at_most=25),
         )
 
@@ -232,7 +238,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--soak-minutes", type=int, default=0)
-    parser.add_argument("--parts", nargs="*", help="only these: size, speed, ratio, batch, director, a family of cases, image, steering, colours, true context, autoencoder, soak")
+    parser.add_argument("--parts", nargs="*", help="only these: size, speed, ratio, batch, director, a family of cases, image, steering, colours, adapters, true context, autoencoder, soak")
     parser.add_argument("--stills", type=Path)
     parser.add_argument("--baseline-graphs", type=Path, help="folder of other graphs for the same work: adds the ratio of frames/s")
     parser.add_argument("--out", type=Path, help="also write the lines to this file")
@@ -244,6 +250,8 @@ def main() -> None:
         **{name: functools.partial(run.family, name) for name in FAMILIES}, "image": run.image_to_video, "steering": run.steering_between_steps,
         "colours": lambda: run.add(*colours_of_roll_outs(run.graphs, args.cases, args.seed, run.held_out)),
     }
+    if (args.model / "adapters").exists():
+        measures["adapters"] = run.adapters
     if args.source:
         measures["true context"] = lambda: run.add(*after_true_context(run.graphs, args.source, args.cases, args.seed, run.held_out))
         measures["autoencoder"] = lambda: run.add(*measure_autoencoder(args.source, args.cases))
