@@ -1,7 +1,7 @@
 """Conversion of the source checkpoints to what the server loads: `python -m segue_drive.convert --source DIR --out models/drive`.
 
 Writes `weights/*.onnx`, `weights/drive.weights`, `vocabulary.json`, `processor.json`, `manifest.json` and `report.json`. Fails, leaving the
-previous files in place, when a key is unmatched on either side, a shape differs or parity is missed.
+previous files in place, when a key is unmatched on either side, a shape differs, parity is missed or an adapter in `adapters/` is of other weights.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import onnx
 import torch
 
 from . import key_mapping
+from .adapters import compatibility, file_entries, read_adapters
 from .checkpoint import DriveModel, load_drive, sha256_of
 from .graphs import Graph, build_graphs
 from .key_mapping import MappingReport
@@ -49,6 +50,7 @@ COMPONENT_PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "vae_encode": {"autoencoder": ("encoder",), "normalisation": ("latent_mean", "latent_std")},
     "director_logprob": {"transformer": ("word_", "text_experts", "text_output_norm", "query_scale")},
 }
+COMPONENT_PARTS |= {f"{name}_adapted": COMPONENT_PARTS[name] for name in ("denoise_step", "clean_write")}
 SOURCE_FILE = {"transformer": "dit.pt", "autoencoder": "vae.pt", "normalisation": "norm.pt"}
 NORMALISATION = {name: f"norm.pt[{i}]" for i, name in enumerate(("latent_mean", "latent_std", "sound_mean", "sound_std"))}
 
@@ -83,7 +85,7 @@ def _uncovered(model: DriveModel) -> list[str]:
     return sorted(target for report in reports for target, _, _ in report.mapped.values() if target not in covered)
 
 
-def build_manifest(model: DriveModel, folder: Path, lineage: dict | None) -> dict:
+def build_manifest(model: DriveModel, folder: Path, lineage: dict | None, adapters: dict[str, dict]) -> dict:
     components = {}
     for name in COMPONENT_PARTS:
         graph = onnx.load(folder / f"{name}.onnx", load_external_data=False)
@@ -103,14 +105,10 @@ def build_manifest(model: DriveModel, folder: Path, lineage: dict | None) -> dic
         "opset": OPSET,
         "batch": {"axis": 0, "min": 1, "max": MAX_BATCH},
         "dtype_policy": {"weights": "float32", "compute": "float32", "start_bank": "float16, widened on read", "vae_encode": "int8 per output channel, widened at load", "pixels": "uint8", "sound": "int16"},
-        "adapter_compatibility": {
-            "base": model.source_sha256["dit.pt"], "kinds": ["lora"],
-            "targets": ["picture_experts.*", "sound_experts.*", "text_experts.*"],
-            "note": "low-rank updates are added to the source weights before conversion; the graphs take none at run time",
-        },
+        "adapter_compatibility": compatibility(model.source_sha256["dit.pt"]),
         "start_bank": {"entries": BANK_SIZE, "first_seed": FIRST_SEED, "speed": START_SPEED, "content": "encoded renders, not generated"},
         "picture_reader": {"reads": ["place", "time", "weather"], "fitted_on": f"{NUM_RENDERS} renders of trained combinations, seed {SEED}"},
-        "files": {
+        "files": adapters | {
             f"weights/{path.name}": {"sha256": sha256_of(path), "bytes": path.stat().st_size} for path in sorted(folder.iterdir()) if path.is_file()
         },
         "components": components,
@@ -142,7 +140,7 @@ def build_report(model: DriveModel, checks: list[dict], latency: dict[str, dict[
 
 
 def convert(source: Path, out: Path, transformer_rules: dict[str, str] = key_mapping.TRANSFORMER) -> dict:
-    """Runs the conversion; returns the report. Raises KeyMappingError or ConversionError."""
+    """Runs the conversion; returns the report. Raises KeyMappingError, AdapterError or ConversionError."""
     model = load_drive(source, transformer_rules)
     if _uncovered(model):
         raise ConversionError(f"parameters in no component: {_uncovered(model)}")
@@ -150,14 +148,15 @@ def convert(source: Path, out: Path, transformer_rules: dict[str, str] = key_map
     mapping_check = check_mapping(model, reference)
     if not mapping_check["passed"]:
         raise ConversionError(f"the loaded weights don't compute what the source does: {mapping_check}")
+    adapters, adapter_files = read_adapters(out, model.source_sha256["dit.pt"]), file_entries(out)
     built: dict[str, Graph] = build_graphs(model, render_start_chunks(model))
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         write_shared({name: export_graph(graph) for name, graph in built.items()}, folder)
-        total = sum(path.stat().st_size for path in folder.iterdir())
+        total = sum(path.stat().st_size for path in folder.iterdir()) + sum(entry["bytes"] for entry in adapter_files.values())
         if total > MAX_BYTES:
             raise ConversionError(f"{total} bytes of weights, at most {MAX_BYTES} allowed")
-        checks = [mapping_check, *check_all(model, built, folder, reference)]
+        checks = [mapping_check, *check_all(model, built, folder, reference, adapters)]
         failed = [check for check in checks if not check["passed"]]
         if failed:
             raise ConversionError(f"parity missed: {failed}")
@@ -165,7 +164,7 @@ def convert(source: Path, out: Path, transformer_rules: dict[str, str] = key_map
         weights = out / "weights"
         weights.mkdir(parents=True, exist_ok=True)
         history = source / "lineage.json"
-        manifest = build_manifest(model, folder, json.loads(history.read_text()) if history.exists() else None)
+        manifest = build_manifest(model, folder, json.loads(history.read_text()) if history.exists() else None, adapter_files)
         for path in sorted(folder.iterdir()):
             fresh = weights / f"{path.name}.new"
             shutil.copyfile(path, fresh)

@@ -1,5 +1,6 @@
 """Parity of the exported graphs: C0 each graph against its PyTorch module, C1 a trajectory against an independent
-roll-out and against stored numbers of the source's own code, and the director word by word against all its words computed anew.
+roll-out and against stored numbers of the source's own code, the same with adapters against PyTorch with the update merged into its weights, and the
+director word by word against all its words computed anew.
 
 `python -m segue_drive.parity --source DIR --weights models/drive/weights` prints the largest difference and tolerance of each check and fails past it.
 """
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from .adapters import Adapter, read_adapters, seeded_adapter
 from .checkpoint import DriveModel, load_drive
 from .geometry import DIRECTOR_WORDS, FRAMES_PER_CHUNK, NUM_PICTURE_TOKENS, NUM_TOKENS, TOKEN_DIM
 from .graphs import Graph, build_graphs, example_inputs
@@ -34,6 +36,7 @@ TOLERANCE = {"float32": 1e-4, "uint8": 1, "int16": 1}
 TRAJECTORY_TOLERANCE = 1e-3  # rounding grows over 12 chunks that feed each other
 TRAJECTORY_CHUNKS = 12
 TRAJECTORY_BATCH = 2
+ADAPTED_CHUNKS = 8  # past the switch of the prompt; the window is full
 LATENCY_RUNS = 40
 DIRECTOR_PROMPTS = 64
 DIRECTOR_BATCH = 4
@@ -113,6 +116,23 @@ def check_trajectory(model: DriveModel, graphs: DriveGraphs, source: SourceRefer
     ]
 
 
+def check_adapter(model: DriveModel, graphs: DriveGraphs, adapter: Adapter) -> list[dict]:
+    """C1: a roll-out of the adapted graphs against PyTorch with the update merged into its weights; at scale 0 against the plain graphs."""
+    prompts, actions = scripted_trajectory()
+    prompts, actions = prompts[:ADAPTED_CHUNKS], actions[:ADAPTED_CHUNKS]
+    plain = roll_out(graphs, prompts, actions, trajectory_noise())
+    off = roll_out(graphs, prompts, actions, trajectory_noise(), adapter=adapter.graph_inputs(TRAJECTORY_BATCH, 0.0))
+    checks = [_check(f"C1 adapter {adapter.id} at scale 0 against the plain graphs", _difference(off, plain), 0.0)]
+    for scale in (1.0, 0.5):
+        ours = roll_out(graphs, prompts, actions, trajectory_noise(), adapter=adapter.graph_inputs(TRAJECTORY_BATCH, scale))
+        theirs = reference_roll_out(adapter.merged(model.transformer, scale), prompts, actions, trajectory_noise())
+        checks.append(_check(
+            f"C1 adapter {adapter.id} at scale {scale:g} against merged weights", _difference(ours, theirs), TRAJECTORY_TOLERANCE,
+            chunks=ADAPTED_CHUNKS, differs_from_plain_by=float(np.abs(ours - plain).mean()),
+        ))
+    return checks
+
+
 def director_prompts(count: int, seed: int = 3) -> list[list[int]]:
     """Ids of `<bos> state <sep> edit <eos>` for seeded states and edits of one or two attributes; the first is as long as any can be."""
     rng = np.random.default_rng(seed)
@@ -160,11 +180,12 @@ def check_picture_encoder(model: DriveModel, graphs: DriveGraphs) -> dict:
     return _check("C0 vae_encode against the float32 encoder", _difference(ours, theirs), ENCODER_TOLERANCE)
 
 
-def check_all(model: DriveModel, built: dict[str, Graph], weights: Path, source: SourceReference) -> list[dict]:
+def check_all(model: DriveModel, built: dict[str, Graph], weights: Path, source: SourceReference, adapters: list[Adapter]) -> list[dict]:
     graphs = DriveGraphs(weights)
     return [
         *(check_component(name, graph, graphs) for name, graph in built.items()), *check_director(model, graphs), *check_trajectory(model, graphs, source),
         check_picture_encoder(model, graphs),
+        *(check for adapter in [seeded_adapter(1, model.source_sha256["dit.pt"]), *adapters] for check in check_adapter(model, graphs, adapter)),
     ]
 
 
@@ -191,7 +212,7 @@ def main() -> None:
     model = load_drive(args.source)
     source = SourceReference.of(args.source)
     checks = [check_mapping(model, source)]
-    checks += check_all(model, build_graphs(model, render_start_chunks(model)), args.weights, source)
+    checks += check_all(model, build_graphs(model, render_start_chunks(model)), args.weights, source, read_adapters(args.weights.parent, model.source_sha256["dit.pt"]))
     for check in checks:
         print(f"{'pass' if check['passed'] else 'FAIL'}  {check['check']}: {check['max_difference']:.3g} (tolerance {check['tolerance']:g})")
     sys.exit(0 if all(check["passed"] for check in checks) else 1)
