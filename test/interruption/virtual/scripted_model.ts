@@ -13,7 +13,7 @@ import { VideoContinuation } from '../../../src/realtime-programs/VideoContinuat
 const SPEC = loadModelSpec(new URL('../../../models/drive', import.meta.url).pathname, { verifyChecksums: false });
 
 /** Milliseconds of one unit alone, near what a core takes. */
-export const UNIT_MS: Readonly<Record<string, number>> = { director_prefill: 1.2, director_step: 0.7, text_encoder: 1, start_bank: 0.2, denoise_step: 5, clean_write: 5, vae_decode: 6.5, audio_synth: 0.6, director_logprob: 1.3, vae_encode: 9 };
+export const UNIT_MS: Readonly<Record<string, number>> = { director_prefill: 1.2, director_step: 0.7, text_encoder: 1, start_bank: 0.2, denoise_step: 5, clean_write: 5, vae_decode: 6.5, audio_synth: 0.6, director_logprob: 1.3, vae_encode: 9, denoise_step_adapted: 5.5, clean_write_adapted: 5.5 };
 
 export interface ScriptedModel {
   readonly spec: Pick<ModelSpec, 'modelId' | 'format' | 'framesPerChunk' | 'components' | 'loops' | 'capabilities'>;
