@@ -30,10 +30,10 @@ export class ExecutorBench {
     this.kernels = createKernels(spec) as Required<Kernels>;
   }
 
-  static async open({ batchInvariant = false, spare = false, minWatchdogMs = 2000, sessions = ['a', 'b', 'c', 'blocker'] } = {}): Promise<ExecutorBench> {
+  static async open({ batchInvariant = false, spare = false, minWatchdogMs = 2000, modelDir = MODEL_DIR, sessions = ['a', 'b', 'c', 'blocker'] } = {}): Promise<ExecutorBench> {
     const worker = new OnnxWorker({ id: batchInvariant ? 'invariant' : 'plain', testMode: true, batchInvariant, spare, calibrationRuns: 0, maxInFlight: 2, minWatchdogMs });
-    const bench = new ExecutorBench(loadModelSpec(MODEL_DIR), worker);
-    await worker.loadModel(MODEL_DIR);
+    const bench = new ExecutorBench(loadModelSpec(modelDir), worker);
+    await worker.loadModel(modelDir);
     for (const session of sessions) worker.attach(session, { video: bench.#pools.video.descriptor, audio: bench.#pools.audio.descriptor });
     return bench;
   }
@@ -151,8 +151,8 @@ export class ExecutorBench {
   }
 }
 
-export function contextOf({ seed, lineage = 0, prompt = null, steer = 0, speed = 2, version = 1 }: { seed: number; lineage?: number; prompt?: Conditioning['prompt']; steer?: number; speed?: number; version?: number }): LoopContext {
-  return { seed, lineage, conditioning: { version, actionSequence: version, steer, speed, prompt } };
+export function contextOf({ seed, lineage = 0, prompt = null, steer = 0, speed = 2, version = 1, adapter = null }: { seed: number; lineage?: number; prompt?: Conditioning['prompt']; steer?: number; speed?: number; version?: number; adapter?: Conditioning['adapter'] }): LoopContext {
+  return { seed, lineage, conditioning: { version, actionSequence: version, steer, speed, prompt, ...(adapter == null ? {} : { adapter }) } };
 }
 
 export function outputsOf({ unit, result }: RanUnit): StepOutputs {

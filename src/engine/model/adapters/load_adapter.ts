@@ -32,6 +32,7 @@ export function loadAdapter({ id, spec, sha256, compatibility, inputs }: Adapter
   const { rank, scale } = checkMetadata(file, id, compatibility, fault);
   const updates = updatesOf(file, compatibility, rank, fault);
   if (updates.size === 0) throw fault('', 'no layer of the model is matched', Object.keys(compatibility.targets), [...file.tensors.keys()]);
+  if (![...updates.values()].some(({ lora_B: up }) => up.some((value) => value !== 0))) throw fault('', 'adapter changes nothing', 'a lora_B that is not zero', 'zeros');
   const tensors = emptyTensors(inputs);
   for (const [target, factors] of updates) {
     const { layer, matrix } = adapterTarget(target)!;
