@@ -53,7 +53,8 @@ export function readSafetensors(name: string, bytes: Uint8Array): SafetensorsFil
     const size = shape.reduce((product, axis) => product * axis, elementBytes);
     if (end - begin !== size) throw fault(key, `bytes of ${dtype} [${shape.join(', ')}]`, size, end - begin);
     ranges.push({ key, begin, end });
-    tensors.set(key, { dtype, shape, data: data.slice(begin, end).buffer });
+    // Not `slice`: a Buffer's would be a view of the whole file.
+    tensors.set(key, { dtype, shape, data: new Uint8Array(data.subarray(begin, end)).buffer });
   }
   ranges.sort((a, b) => a.begin - b.begin || a.end - b.end);
   let covered = 0;
