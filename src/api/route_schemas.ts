@@ -1,7 +1,8 @@
 /** Schemas of the HTTP surface that are not part of the session protocol: paths, queries, envelopes, discovery. */
 import { Type } from 'typebox';
-import { ActionInput } from '../protocol/channel.ts';
+import { ActionInput, Wish, WISHES_FOR_SOMETHING } from '../protocol/channel.ts';
 import { ErrorBody } from '../protocol/errors.ts';
+import { AdapterInForce } from '../protocol/session_adapter.ts';
 import { ROLES } from '../sessions/ports.ts';
 
 const Id = Type.String({ minLength: 1, maxLength: 64 });
@@ -20,13 +21,14 @@ export const TokenRequest = Type.Object({ roles: Type.Optional(Type.Array(Type.E
 export const TokenAnswer = Type.Object({ clientToken: Type.String(), expiresAt: Type.String() });
 
 export const InterruptBody = Type.Object({ id: RequestId, heldVideoRtp: Rtp, heldAudioRtp: Rtp }, { additionalProperties: false });
-export const RedirectBody = Type.Object({ id: RequestId, prompt: Type.String({ minLength: 1, maxLength: 1000 }), seamless: Type.Optional(Type.Boolean()), heldVideoRtp: Rtp, heldAudioRtp: Rtp }, { additionalProperties: false });
+export const RedirectBody = Type.Object({ id: RequestId, ...Wish, seamless: Type.Optional(Type.Boolean()), heldVideoRtp: Rtp, heldAudioRtp: Rtp }, { additionalProperties: false, ...WISHES_FOR_SOMETHING });
 export const FlowBody = Type.Object({ id: RequestId }, { additionalProperties: false });
-export const InputBody = Type.Union([ActionInput, Type.Object({ type: Type.Literal('text'), id: RequestId, text: Type.String({ minLength: 1, maxLength: 1000 }), seamless: Type.Optional(Type.Boolean()) }, { additionalProperties: false })]);
+export const InputBody = Type.Union([ActionInput, Type.Object({ type: Type.Literal('text'), id: RequestId, text: Type.String({ minLength: 1, maxLength: 1000 }), adapter: Wish.adapter, seamless: Type.Optional(Type.Boolean()) }, { additionalProperties: false })]);
 
 const TurnView = Type.Object({
   requestId: Type.Union([Type.String(), Type.Null()]),
   prompt: Type.Union([Type.String(), Type.Null()]),
+  adapter: Type.Union([AdapterInForce, Type.Null()]),
   plan: Type.String(),
   narration: Type.String(),
   at: Type.String(),

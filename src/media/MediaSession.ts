@@ -331,6 +331,7 @@ export class MediaSession {
       step: frame.step,
       media90k: frame.start90k,
       origin: frame.origin,
+      ...(Object.keys(frame.adapterVersions).length === 0 ? {} : { adapterVersions: { ...frame.adapterVersions } }),
       ...(last?.epoch !== frame.epoch && this.#fencedBy?.epoch === frame.epoch ? { re: this.#fencedBy.requestId } : {}),
     };
     this.#noticed = notice;

@@ -5,6 +5,7 @@
 import { Type, type Static } from 'typebox';
 import { ErrorBody } from './errors.ts';
 import { PromptWarning } from './prompt_warning.ts';
+import { AdapterInForce, AdapterOffer, SessionAdapter } from './session_adapter.ts';
 
 export const PROTOCOL_VERSION = 1;
 
@@ -23,9 +24,16 @@ export const Hello = Type.Object({ type: Type.Literal('hello'), id: Id, protocol
 
 export const InterruptRequest = Type.Object({ type: Type.Literal('interrupt'), id: Id, ...Held }, { additionalProperties: false });
 
+/** What a redirect can ask for, at least one of them. What it doesn't name stays as it was last asked for; `adapter: null` takes the adapter away. */
+export const Wish = {
+  prompt: Type.Optional(Type.String({ minLength: 1, maxLength: 1000 })),
+  adapter: Type.Optional(Type.Union([SessionAdapter, Type.Null()])),
+};
+export const WISHES_FOR_SOMETHING = { anyOf: [{ required: ['prompt'] }, { required: ['adapter'] }] };
+
 export const RedirectRequest = Type.Object(
-  { type: Type.Literal('redirect'), id: Id, prompt: Type.String({ minLength: 1, maxLength: 1000 }), seamless: Type.Optional(Type.Boolean()), ...Held },
-  { additionalProperties: false },
+  { type: Type.Literal('redirect'), id: Id, ...Wish, seamless: Type.Optional(Type.Boolean()), ...Held },
+  { additionalProperties: false, ...WISHES_FOR_SOMETHING },
 );
 
 export const PauseRequest = Type.Object({ type: Type.Literal('pause'), id: Id }, { additionalProperties: false });
@@ -82,6 +90,8 @@ export const Ready = Type.Object({
   format: Type.Object({ width: Type.Integer(), height: Type.Integer(), framesPerSecond: Type.Number(), audioSampleRate: Type.Integer() }),
   framesPerChunk: Type.Integer(),
   vocabulary: Type.Array(Type.String()),
+  /** Absent where the model has none. */
+  adapters: Type.Optional(Type.Array(AdapterOffer)),
 });
 
 export const Accepted = Type.Object({
@@ -107,6 +117,8 @@ export const Applied = Type.Object({
   predictedMs: Type.Union([Type.Number(), Type.Null()]),
   elapsedMs: Type.Number(),
   warnings: Type.Array(PromptWarning),
+  /** Of a redirect: the adapter that its media is made with. */
+  adapter: Type.Optional(Type.Union([AdapterInForce, Type.Null()])),
 });
 
 export const Superseded = Type.Object({ type: Type.Literal('superseded'), re: Id, by: Id });
@@ -137,6 +149,8 @@ export const FrameNotice = Type.Object({
   step: Type.Integer(),
   media90k: Type.Integer(),
   origin: Type.Enum(['seed', 'generated']),
+  /** `<checksum>@<scale>` of the adapter that it was made with, by id; absent without one. */
+  adapterVersions: Type.Optional(Type.Record(Type.String(), Type.String())),
   /** With the first frame of an epoch: the request that fenced for it. Whoever froze for that request may go on from here, whether it was answered yet or not. */
   re: Type.Optional(Id),
 });
@@ -162,6 +176,7 @@ export const StateUpdate = Type.Object({
   presented90k: Type.Integer(),
   committed90k: Type.Integer(),
   prompt: Type.Union([Type.String(), Type.Null()]),
+  adapter: Type.Optional(Type.Union([AdapterInForce, Type.Null()])),
 });
 export type StateUpdate = Static<typeof StateUpdate>;
 

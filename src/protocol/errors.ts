@@ -8,6 +8,7 @@ export const ERRORS = {
   bad_image: { status: 400, retryable: false },
   unsupported_protocol: { status: 400, retryable: false },
   prompt_not_understood: { status: 422, retryable: false },
+  adapter_not_usable: { status: 422, retryable: false },
   unauthorized: { status: 401, retryable: false },
   token_expired: { status: 401, retryable: false },
   forbidden: { status: 403, retryable: false },

@@ -1,6 +1,7 @@
 /** Bodies of the REST calls. */
 import { Type, type Static } from 'typebox';
 import { PromptWarning } from './prompt_warning.ts';
+import { AdapterInForce, SessionAdapter } from './session_adapter.ts';
 import { SessionImage } from './session_image.ts';
 
 export const SESSION_STATES = ['created', 'waiting', 'connecting', 'active', 'paused', 'orphaned', 'closing', 'closed', 'failed'] as const;
@@ -12,6 +13,7 @@ export const CreateSession = Type.Object(
     program: Type.Optional(Type.String({ maxLength: 64 })),
     prompt: Type.Optional(Type.String({ minLength: 1, maxLength: 1000 })),
     image: Type.Optional(SessionImage),
+    adapter: Type.Optional(SessionAdapter),
     seed: Type.Optional(Type.Integer({ minimum: 0, maximum: 0x7fffffff })),
     limits: Type.Optional(
       Type.Object({ idleMs: Type.Optional(Type.Integer({ minimum: 1000 })), orphanMs: Type.Optional(Type.Integer({ minimum: 0 })) }, { additionalProperties: false }),
@@ -39,6 +41,7 @@ export const SessionView = Type.Object(
     presented90k: Type.Integer(),
     committed90k: Type.Integer(),
     prompt: Type.Union([Type.String(), Type.Null()]),
+    adapter: Type.Optional(Type.Union([AdapterInForce, Type.Null()])),
     connections: Type.Integer(),
     reason: Type.Optional(Type.String()),
   },

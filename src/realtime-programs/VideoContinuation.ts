@@ -6,16 +6,17 @@ import type { VaeTileDecodeState } from '../engine/model/kernels/vae_tile_decode
 import type { VaeTileEncodeState } from '../engine/model/kernels/vae_tile_encode.ts';
 import type { VideoContinuationState } from '../engine/model/kernels/video_continuation.ts';
 import { bindingContext } from '../engine/model/binding_context.ts';
-import type { LoopState } from '../engine/model/loop_kernel.ts';
+import type { AppliedAdapter, LoopState } from '../engine/model/loop_kernel.ts';
 import type { BlockId } from '../engine/model/work.ts';
 import type { ProgramSpec } from '../engine/programs/ProgramSpec.ts';
-import type { AppliedChange, CommittedStep, Decision, EmittedFrame, FilledSlot, Predict, ProgramStart, RealtimeProgram, RedirectRequest, TextOutput, Transition } from '../engine/programs/RealtimeProgram.ts';
+import type { AppliedChange, BegunRedirect, CommittedStep, Decision, EmittedFrame, FilledSlot, Predict, ProgramStart, RealtimeProgram, RedirectRequest, TextOutput, Transition } from '../engine/programs/RealtimeProgram.ts';
 import type { MediaDemand } from '../engine/scheduler/AdmissionController.ts';
 import type { LoopTurn } from '../engine/scheduler/LoopTurn.ts';
 import { SegueError } from '../protocol/errors.ts';
+import { adapterInForce, type AdapterInForce, type AdapterOffer } from '../protocol/session_adapter.ts';
 import { frameDuration90k, mediaTime90kToMs, type MediaFormat } from '../streams/media_time.ts';
 import { continuationDemand, continuationSpec, directorPass } from './continuation_declaration.ts';
-import type { ContinuationModel, ScenePlan } from './continuation_model.ts';
+import type { ContinuationModel, ScenePlan, VideoComponents } from './continuation_model.ts';
 import { blocksOf, type ChunkInFlight, type ContinuationState, type Opening, type Scene, type Talk } from './continuation_state.ts';
 import { changeOptions } from './redirect_choice.ts';
 
@@ -33,6 +34,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   readonly format: MediaFormat;
   readonly framesPerChunk: number;
   readonly vocabulary: readonly string[];
+  readonly adapters: readonly AdapterOffer[];
   readonly #model: ContinuationModel;
   readonly #frame90k: number;
   readonly #samplesPerFrame: number;
@@ -42,6 +44,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     this.format = model.format;
     this.framesPerChunk = model.framesPerChunk;
     this.vocabulary = model.language.vocabulary;
+    this.adapters = (model.adapters ?? []).map(({ id, title }) => ({ id, title }));
     this.#frame90k = frameDuration90k(model.format);
     this.#samplesPerFrame = model.format.audioSampleRate / model.format.framesPerSecond;
     if (!Number.isInteger(this.#samplesPerFrame)) throw new TypeError(`${model.format.audioSampleRate} samples/s are no whole number per frame at ${model.format.framesPerSecond} frames/s`);
@@ -49,10 +52,11 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     this.demand = continuationDemand(model, mediaTime90kToMs(this.#frame90k * model.framesPerChunk));
   }
 
-  open({ seed, prompt, image }: ProgramStart): ContinuationState {
+  open({ seed, prompt, image, adapter: wished = null }: ProgramStart): ContinuationState {
     const { loops, language } = this.#model;
     const ctx = bindingContext(seed);
-    const opening = image === null ? null : this.#openImage(image, prompt, seed);
+    const adapter = this.#applied(wished);
+    const opening = image === null ? null : this.#openImage(image, prompt, adapter, seed);
     return {
       position90k: 0,
       chunk: 0,
@@ -67,7 +71,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       sound: loops.sound.initState({ firstChunk: 0 }, ctx),
       inFlight: null,
       writeUnder: null,
-      talk: opening === null ? this.#firstTalk(language.choose(seed), prompt, seed) : null,
+      talk: opening === null ? this.#firstTalk(language.choose(seed), prompt, adapter, seed) : null,
       narration: null,
     };
   }
@@ -131,16 +135,22 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     }
   }
 
-  redirect(state: ContinuationState, { requestId, prompt, seamless, conditioningVersion }: RedirectRequest) {
+  redirect(state: ContinuationState, { requestId, prompt, adapter: wished, seamless, conditioningVersion }: RedirectRequest, predict: Predict): BegunRedirect<ContinuationState> {
     const { opening } = state;
+    const fresh = state.frames === 0 || state.scene === null;
+    const wish = { requestId, conditioningVersion, mode: fresh ? 'open' : seamless ? 'seamless' : 'hard', adapter: this.#applied(wished === undefined ? this.adapterAsked(state) : wished) } as const;
+    if (prompt === null) return this.#readapted(state, wish, predict);
     const entry = opening?.encode.plan.entry ?? null;
     const plan = state.scene?.plan ?? state.talk?.plan ?? (entry === null ? this.#model.language.choose(state.seed) : this.#model.language.planOfEntry(entry));
     const { talk: heard, warnings } = this.#listen(plan, prompt, state.seed);
-    const fresh = state.frames === 0 || state.scene === null;
-    const talk: Talk = { requestId, conditioningVersion, mode: fresh ? 'open' : seamless ? 'seamless' : 'hard', plan, ...heard, encoder: null };
+    const talk: Talk = { ...wish, plan, ...heard, encoder: null };
     // A new wish replaces one that nothing was shown of; narration of the old one ends here, unfinished.
     const next = { ...state, talk, upcoming: null, narration: null, opening: opening === null ? null : { ...opening, asked: entry === null ? prompt : null } };
     return { state: next, warnings };
+  }
+
+  adapterAsked({ talk, upcoming, scene, opening }: ContinuationState): AdapterInForce | null {
+    return inForce((talk ?? upcoming ?? scene ?? opening)?.adapter ?? null);
   }
 
   predictRedirectMs(state: ContinuationState, predict: Predict): number {
@@ -148,11 +158,11 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     const passes = 1 + (state.talk?.edits.length ?? 0);
     const think = passes * directorPass(components).reduce((sum, component) => sum + predict(component), 0) + predict(components.encoder);
     if (state.talk?.mode === 'open') return think + this.#startComponents(state).reduce((ms, component) => ms + predict(component), predict(components.picture) + predict(components.sound));
-    return think + this.#changeOptions(state, state.talk?.mode !== 'seamless', predict)[0]!.predictedMs;
+    return think + this.#changeOptions(state, state.talk?.mode !== 'seamless', state.talk?.adapter ?? null, predict)[0]!.predictedMs;
   }
 
   steerable(state: ContinuationState): boolean {
-    return this.#changeOptions(state, true, () => 1).some(({ how }) => how === 'steer');
+    return this.#changeOptions(state, true, null, () => 1).some(({ how }) => how === 'steer');
   }
 
   withdraw(state: ContinuationState): ContinuationState {
@@ -182,8 +192,9 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   }
 
   remakeMs({ video, inFlight, start, scene }: ContinuationState, predict: Predict): number | null {
-    const { components, steps } = this.#model;
+    const { steps } = this.#model;
     if (scene === null || start !== null || inFlight !== null || video.plan.seeded) return null;
+    const components = { ...this.#model.components, ...this.#videoOf(scene.adapter) };
     const write = video.plan.phase === 'write' ? predict(components.write) : 0;
     return write + steps * predict(components.denoise) + predict(components.picture) + predict(components.sound);
   }
@@ -207,9 +218,9 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   #talkTurn(state: ContinuationState, talk: Talk): LoopTurn {
     const { components, steps } = this.#model;
     const waiting = talk.mode === 'seamless' ? null : state.position90k;
-    const media = [...(talk.mode === 'open' ? this.#startComponents(state) : Array<string>(steps).fill(components.denoise)), components.picture, components.sound];
+    const media = [...(talk.mode === 'open' ? this.#startComponents(state) : Array<string>(steps).fill(this.#videoOf(talk.adapter).denoise)), components.picture, components.sound];
     const boosted = talk.requestId !== null;
-    if (talk.encoder !== null) return { ...this.#base(state, 'encoder', talk.encoder), leadsTo: waiting, after: media, boosted };
+    if (talk.encoder !== null) return { ...this.#base(state, 'encoder', talk.encoder), conditioning: live(state.scene, talk.adapter), leadsTo: waiting, after: media, boosted };
     const director = talk.director!;
     const ahead = [...directorPass(components, director.plan.tokens.length + 1), ...talk.edits.flatMap(() => directorPass(components))];
     return { ...this.#directorBase(state, director), leadsTo: waiting, after: [...ahead, components.encoder, ...media], boosted };
@@ -242,12 +253,14 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     }
     if (inFlight === null && video.plan.phase === 'write') {
       // Under what the chunk itself was made under, whatever has been asked for since.
-      const conditioning: LoopTurn['conditioning'] =
-        state.writeUnder === null ? { kind: 'live', version: scene.conditioningVersion, prompt: scene.prompt } : { kind: 'fixed', conditioning: state.writeUnder };
-      return { ...this.#base(state, 'video', video, components.write), conditioning, leadsTo, after: [...Array<string>(steps).fill(components.denoise), ...frame], boosted };
+      const { writeUnder } = state;
+      const conditioning: LoopTurn['conditioning'] = writeUnder === null ? live(scene, scene.adapter) : { kind: 'fixed', conditioning: writeUnder };
+      const { write } = this.#videoOf(writeUnder === null ? scene.adapter : (writeUnder.adapter ?? null));
+      return { ...this.#base(state, 'video', video, write), conditioning, leadsTo, after: [...Array<string>(steps).fill(this.#videoOf((upcoming ?? scene).adapter).denoise), ...frame], boosted };
     }
-    const after = [...Array<string>(steps - video.plan.step - 1).fill(components.denoise), ...frame];
-    return { ...this.#base(state, 'video', video, components.denoise), leadsTo, after, opensMedia: inFlight === null, boosted };
+    const { denoise } = this.#videoOf((inFlight === null ? (upcoming ?? scene) : scene).adapter);
+    const after = [...Array<string>(steps - video.plan.step - 1).fill(denoise), ...frame];
+    return { ...this.#base(state, 'video', video, denoise), leadsTo, after, opensMedia: inFlight === null, boosted };
   }
 
   #directorBase(state: ContinuationState, director: ArDecodeState) {
@@ -263,36 +276,49 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       component,
       state: loop,
       lineage: state.lineage,
-      conditioning: { kind: 'live', version: scene?.conditioningVersion ?? 0, prompt: scene?.prompt ?? null } as LoopTurn['conditioning'],
+      conditioning: live(scene, (scene ?? state.talk ?? state.opening)?.adapter ?? null),
       opensMedia: false,
     };
+  }
+
+  /** @throws {SegueError} `adapter_not_usable`. */
+  #applied(wish: AdapterInForce | null): AppliedAdapter | null {
+    const { adapters = [] } = this.#model;
+    if (wish === null) return null;
+    const { id, scale } = adapterInForce(wish, adapters);
+    return { id, scale, version: adapters.find((adapter) => adapter.id === id)!.version };
+  }
+
+  #videoOf(adapter: AppliedAdapter | null): VideoComponents {
+    const { denoise, write, adapted } = this.#model.components;
+    return adapter === null ? { denoise, write } : adapted!;
   }
 
   // ---------------------------------------------------------------- words
 
   /** What is said at the start of a story whose plan is otherwise `plan`. @throws {SegueError} `prompt_not_understood`. */
-  #firstTalk(plan: ScenePlan, prompt: string | null, seed: number): Talk {
+  #firstTalk(plan: ScenePlan, prompt: string | null, adapter: AppliedAdapter | null, seed: number): Talk {
     const { loops, language } = this.#model;
-    const base = { requestId: null, conditioningVersion: 0, mode: 'open', plan } as const;
+    const base = { requestId: null, conditioningVersion: 0, mode: 'open', plan, adapter } as const;
     if (prompt !== null) return { ...base, ...this.#listen(plan, prompt, seed).talk, encoder: null };
     return { ...base, edits: [], changes: {}, director: null, encoder: loops.encoder.initState({ ids: language.encode(plan) }, bindingContext(seed)) };
   }
 
-  #openImage(bytes: SharedArrayBuffer, prompt: string | null, seed: number): Opening {
+  #openImage(bytes: SharedArrayBuffer, prompt: string | null, adapter: AppliedAdapter | null, seed: number): Opening {
     const { image, language } = this.#model;
     if (image === null) throw new SegueError('bad_request', 'this model can’t start from a picture', { param: 'image' });
     // Read later, once it is known what it changes; refused now.
     if (prompt !== null) language.parse(prompt);
-    return { encode: image.loop.initState({ image: bytes }, bindingContext(seed)), prompt, asked: null };
+    return { encode: image.loop.initState({ image: bytes }, bindingContext(seed)), prompt, asked: null, adapter };
   }
 
   /** It is known what the picture shows: words change that, and without words it is the plan. */
   #imageRead(state: ContinuationState, opening: Opening, encode: VaeTileEncodeState): Transition<ContinuationState> {
     const { language } = this.#model;
     const plan = language.planOfEntry(encode.plan.entry!);
-    const { prompt, asked } = opening;
-    const talk =
-      state.talk !== null && asked !== null ? { ...state.talk, plan, ...this.#listen(plan, asked, state.seed).talk } : this.#firstTalk(plan, prompt, state.seed);
+    const { prompt, asked, adapter } = opening;
+    const first = this.#firstTalk(plan, asked ?? prompt, (state.talk ?? { adapter }).adapter, state.seed);
+    const talk = state.talk === null ? first : { ...first, requestId: state.talk.requestId, conditioningVersion: state.talk.conditioningVersion };
     const decisions = [{ name: 'image.read', args: { plan: language.describe(plan) } }];
     return { ...unchanged({ ...state, opening: { ...opening, encode, asked: null }, talk }), decisions };
   }
@@ -346,6 +372,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     const scene: Scene = {
       plan: talk.plan,
       prompt: encoder.encoded!,
+      adapter: talk.adapter,
       conditioningVersion: talk.conditioningVersion,
       requestId: talk.requestId,
       replacedRequestId: state.scene?.requestId ?? null,
@@ -359,17 +386,43 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       // Said here, because a story that begins without words has no director to say it.
       return { ...unchanged(opened), version: talk.requestId === null ? kept(opened) : null, text: [this.#planText(talk, talk.plan)] };
     }
-    const options = this.#changeOptions(state, talk.mode === 'hard', predict);
+    const { state: next, decisions, recall } = this.#choose({ ...state, talk: null }, scene, talk.mode, predict);
+    return { ...unchanged(next), decisions, ...recall };
+  }
+
+  /** A scene that is wanted takes effect in the way that shows it soonest. */
+  #choose(state: ContinuationState, scene: Scene, mode: 'hard' | 'seamless', predict: Predict) {
+    const options = this.#changeOptions(state, mode === 'hard', scene.adapter, predict);
     const { how, predictedMs } = options[0]!;
-    const next = this.#apply({ ...state, talk: null }, { ...scene, how, step: how === 'steer' ? state.video.plan.step : 0 });
+    const next = this.#apply(state, { ...scene, how, step: how === 'steer' ? state.video.plan.step : 0 });
     const decision: Decision = {
       name: 'redirect.choice',
-      ...requestOf(talk),
+      ...requestOf(scene),
       chunk: next.video.plan.chunk,
       step: next.video.plan.step,
       args: { how, predictedMs: round(predictedMs), ...Object.fromEntries(options.map((option) => [`${option.how}Ms`, round(option.predictedMs)])) },
     };
-    return { ...unchanged(next), decisions: [decision], ...(talk.mode === 'seamless' ? { recall: true } : {}) };
+    return { state: next, predictedMs, decisions: [decision], recall: mode === 'seamless' ? ({ recall: true } as const) : {} };
+  }
+
+  /** Another adapter and no new words: words that are being thought about go on under it; else what is shown is taken up again with it, at once. */
+  #readapted(state: ContinuationState, wish: Pick<Talk, 'requestId' | 'conditioningVersion' | 'mode' | 'adapter'>, predict: Predict): BegunRedirect<ContinuationState> {
+    const { components, language } = this.#model;
+    const { talk, scene, upcoming } = state;
+    if (talk !== null || scene === null) {
+      const going = talk ?? this.#firstTalk(language.choose(state.seed), null, null, state.seed);
+      // Media that was stopped for words stays stopped until they are understood.
+      const mode = going.mode === 'seamless' || wish.mode === 'open' ? wish.mode : going.mode;
+      return { state: { ...state, talk: { ...going, ...wish, mode } }, warnings: [] };
+    }
+    const { requestId, conditioningVersion, mode, adapter } = wish;
+    const next: Scene = { ...(upcoming ?? scene), adapter, requestId, conditioningVersion, replacedRequestId: scene.requestId, how: 'restart', step: 0, shown: false };
+    if (mode === 'open') {
+      const opened = this.#opened(state, next);
+      return { state: opened, warnings: [], predictedMs: [...this.#startComponents(state), components.picture, components.sound].reduce((ms, component) => ms + predict(component), 0) };
+    }
+    const { state: chosen, predictedMs, decisions, recall } = this.#choose(state, next, mode, predict);
+    return { state: chosen, warnings: [], predictedMs, decisions, ...recall };
   }
 
   /** At the start of a story: start frames of the scene (or the picture it was given), then on from them. */
@@ -391,8 +444,9 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     return latents === null ? opened : this.#seeded(opened, latents);
   }
 
-  #changeOptions(state: ContinuationState, fenced: boolean, predict: Predict) {
-    const { steps, steerUntil, components, loops } = this.#model;
+  #changeOptions(state: ContinuationState, fenced: boolean, adapter: AppliedAdapter | null, predict: Predict) {
+    const { steps, steerUntil, loops } = this.#model;
+    const components = { ...this.#model.components, ...this.#videoOf(adapter) };
     const { inFlight, video } = state;
     const chunk =
       inFlight === null
@@ -463,7 +517,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     };
     const frame = this.#frame(state, inFlight, step, scene);
     const applied: AppliedChange | null =
-      scene.shown || scene.requestId === null ? null : { requestId: scene.requestId, how: scene.how, chunk: frame.chunk, step: scene.step, media90k: frame.start90k };
+      scene.shown || scene.requestId === null ? null : { requestId: scene.requestId, how: scene.how, chunk: frame.chunk, step: scene.step, media90k: frame.start90k, adapter: inForce(scene.adapter) };
     return { ...unchanged(next), version: last ? kept(next) : this.#pinned(next), frame, applied };
   }
 
@@ -489,6 +543,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       step: plan.changedAtStep,
       conditioningVersion: scene.conditioningVersion,
       actionSequence: conditioning?.actionSequence ?? 0,
+      // Of its latents: start frames are made with none.
+      adapter: conditioning?.adapter ?? null,
       events: scene.shown ? { started: [], active: mine, completed: [] } : { started: mine, active: mine, completed: scene.replacedRequestId === null ? [] : [scene.replacedRequestId] },
     };
   }
@@ -503,7 +559,15 @@ function unchanged(state: ContinuationState): Transition<ContinuationState> {
   return { state, version: null, frame: null, text: [], applied: null, decisions: [] };
 }
 
-function requestOf({ requestId }: Talk): { readonly requestId?: string } {
+function live(scene: Scene | null, adapter: AppliedAdapter | null): LoopTurn['conditioning'] {
+  return { kind: 'live', version: scene?.conditioningVersion ?? 0, prompt: scene?.prompt ?? null, adapter };
+}
+
+function inForce(adapter: AppliedAdapter | null): AdapterInForce | null {
+  return adapter === null ? null : { id: adapter.id, scale: adapter.scale };
+}
+
+function requestOf({ requestId }: Pick<Talk, 'requestId'>): { readonly requestId?: string } {
   return requestId === null ? {} : { requestId };
 }
 

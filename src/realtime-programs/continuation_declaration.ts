@@ -23,7 +23,7 @@ export function continuationSpec({ loops, components, image }: ContinuationModel
       director: node(loops.director.kind, components.directorPrefill, components.directorStep),
       encoder: node(loops.encoder.kind, components.encoder),
       start: node(loops.start.kind, components.start),
-      video: node(loops.video.kind, components.denoise, components.write),
+      video: node(loops.video.kind, components.denoise, components.write, ...(components.adapted === undefined ? [] : [components.adapted.denoise, components.adapted.write])),
       picture: node(loops.picture.kind, components.picture),
       sound: node(loops.sound.kind, components.sound),
       ...(image === null ? {} : { image: node(image.loop.kind, image.component) }),

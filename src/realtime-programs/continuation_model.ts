@@ -51,6 +51,22 @@ export interface ContinuationComponents {
   readonly write: string;
   readonly picture: string;
   readonly sound: string;
+  /** What `denoise` and `write` are with an adapter; absent where the model takes none. */
+  readonly adapted?: VideoComponents;
+}
+
+/** The components of a chunk's steps and of what follows them. */
+export interface VideoComponents {
+  readonly denoise: string;
+  readonly write: string;
+}
+
+/** An adapter of the model, as sessions ask for it and as steps run under it. */
+export interface ModelAdapter {
+  readonly id: string;
+  readonly title: string;
+  /** SHA-256 of its file. */
+  readonly version: string;
 }
 
 /** What the picture should show: index of the value of each attribute, by attribute name. */
@@ -106,6 +122,8 @@ export interface ContinuationModel {
   readonly language: PromptLanguage;
   /** Null where the model can't start from a picture. */
   readonly image: ImageStart | null;
+  /** Absent: none. */
+  readonly adapters?: readonly ModelAdapter[];
   /** Bytes of blocks that one unit of a component makes. */
   bytesOf(component: string): MemoryBudget;
 }

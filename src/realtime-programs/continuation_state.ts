@@ -5,7 +5,7 @@ import type { StartBankState } from '../engine/model/kernels/start_bank.ts';
 import type { VaeTileDecodeState } from '../engine/model/kernels/vae_tile_decode.ts';
 import type { VaeTileEncodeState } from '../engine/model/kernels/vae_tile_encode.ts';
 import type { VideoContinuationState } from '../engine/model/kernels/video_continuation.ts';
-import type { Conditioning } from '../engine/model/loop_kernel.ts';
+import type { AppliedAdapter, Conditioning } from '../engine/model/loop_kernel.ts';
 import type { BlockId } from '../engine/model/work.ts';
 import type { ProgramState } from '../engine/programs/RealtimeProgram.ts';
 import type { AppliedHow } from '../streams/messages.ts';
@@ -15,6 +15,7 @@ import type { ScenePlan } from './continuation_model.ts';
 export interface Scene {
   readonly plan: ScenePlan;
   readonly prompt: Readonly<Record<string, BlockId>>;
+  readonly adapter: AppliedAdapter | null;
   readonly conditioningVersion: number;
   /** Null: the session's first prompt. */
   readonly requestId: string | null;
@@ -35,6 +36,7 @@ export interface Talk {
   readonly mode: 'open' | 'hard' | 'seamless';
   /** What the director starts from; once it has spoken, what it planned. */
   readonly plan: ScenePlan;
+  readonly adapter: AppliedAdapter | null;
   /** Passes of the director that are still to come after the current one. */
   readonly edits: readonly string[];
   /** Stands in for a pass that ends without a plan. */
@@ -50,6 +52,8 @@ export interface Opening {
   readonly prompt: string | null;
   /** Prompt of a redirect that came before the picture was read. */
   readonly asked: string | null;
+  /** Adapter that the session was opened with. */
+  readonly adapter: AppliedAdapter | null;
 }
 
 /** The director goes on to tell about its plan when there is time. */

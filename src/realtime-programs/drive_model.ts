@@ -5,7 +5,7 @@ import { unitBytes } from '../engine/model/spec/tensor_signature.ts';
 import type { ContinuationModel, PromptLanguage } from './continuation_model.ts';
 
 /** The part of a ModelSpec that a video continuation is made from. */
-export type ContinuationSource = Pick<ModelSpec, 'modelId' | 'format' | 'framesPerChunk' | 'components' | 'loops'>;
+export type ContinuationSource = Pick<ModelSpec, 'modelId' | 'format' | 'framesPerChunk' | 'components' | 'loops'> & Partial<Pick<ModelSpec, 'adapters'>>;
 
 /**
  * A model with the loops of a video continuation, as its program takes it.
@@ -24,6 +24,7 @@ export function continuationModel(spec: ContinuationSource, kernels: Kernels, la
   const loops = { director: need('ar_decode'), encoder: need('encoder_chunk'), start: need('start_bank'), video: need('video_continuation'), picture: need('vae_tile_decode'), sound: need('audio') };
   const [directorPrefill, directorStep] = componentsOf('ar_decode') as [string, string];
   const [denoise, write] = componentsOf('video_continuation') as [string, string];
+  const [adaptedDenoise, adaptedWrite] = video?.adapted ?? [];
   return {
     format: spec.format,
     framesPerChunk: spec.framesPerChunk,
@@ -40,8 +41,10 @@ export function continuationModel(spec: ContinuationSource, kernels: Kernels, la
       write,
       picture: componentsOf('vae_tile_decode')[0]!,
       sound: componentsOf('audio')[0]!,
+      ...(adaptedDenoise === undefined || adaptedWrite === undefined ? {} : { adapted: { denoise: adaptedDenoise, write: adaptedWrite } }),
     },
     language,
+    adapters: Object.values(spec.adapters ?? {}).map(({ id, title, version }) => ({ id, title, version })),
     image: kernels.vae_tile_encode === undefined ? null : { loop: kernels.vae_tile_encode, component: componentsOf('vae_tile_encode')[0]! },
     bytesOf: (component) => {
       const bytes = { kv: 0, activations: 0 };

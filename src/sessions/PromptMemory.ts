@@ -1,3 +1,4 @@
+import type { AdapterInForce } from '../protocol/session_adapter.ts';
 import type { MediaTime90k } from '../streams/media_time.ts';
 
 /** One thing that was asked for, and what the model made of it. */
@@ -5,6 +6,8 @@ export interface Turn {
   /** Null: the opening, which nobody asked for by a request. */
   readonly requestId: string | null;
   readonly prompt: string | null;
+  /** Adapter that it was asked for with, or that was left as it was. */
+  readonly adapter: AdapterInForce | null;
   /** The model's own words, as far as they have come. */
   readonly plan: string;
   readonly narration: string;
@@ -21,11 +24,14 @@ export const MAX_TURNS = 256;
 /** Characters of plan and narration kept of each turn. */
 const MAX_WORDS = 2_000;
 
-type MutableTurn = { -readonly [Key in keyof Turn]: Turn[Key] };
+type HeldTurn = { -readonly [Key in keyof Turn]: Turn[Key] } & { supersededBy: string | null };
+
+/** What a turn asks for; what is undefined stays as it was last asked for. */
+export type NewTurn = Pick<Turn, 'requestId' | 'at' | 'presented90k' | 'epoch'> & { readonly prompt: string | null | undefined; readonly adapter?: AdapterInForce | null | undefined };
 
 /** What a session remembers of what it was asked, in order. */
 export class PromptMemory {
-  readonly #turns: MutableTurn[] = [];
+  readonly #turns: HeldTurn[] = [];
   #dropped = 0;
 
   get turns(): readonly Turn[] {
@@ -39,15 +45,20 @@ export class PromptMemory {
 
   /** The prompt in force: of the last turn that is not void. */
   get prompt(): string | null {
-    for (let at = this.#turns.length - 1; at >= 0; at--) {
-      const turn = this.#turns[at]!;
-      if (turn.outcome === 'open' || turn.outcome === 'applied') return turn.prompt;
-    }
-    return null;
+    return this.#inForce?.prompt ?? null;
   }
 
-  append(turn: Pick<Turn, 'requestId' | 'prompt' | 'at' | 'presented90k' | 'epoch'>): void {
-    this.#turns.push({ ...turn, plan: '', narration: '', outcome: 'open' });
+  /** The adapter in force, likewise. */
+  get adapter(): AdapterInForce | null {
+    return this.#inForce?.adapter ?? null;
+  }
+
+  append({ prompt, adapter, ...turn }: NewTurn): void {
+    // A turn that replaces another before anything of it was shown keeps what it doesn't name itself: so does the engine.
+    const last = this.#turns.at(-1);
+    const before = last?.supersededBy != null && last.supersededBy === turn.requestId ? last : this.#inForce;
+    const asked = { prompt: prompt === undefined ? (before?.prompt ?? null) : prompt, adapter: adapter === undefined ? (before?.adapter ?? null) : adapter };
+    this.#turns.push({ ...turn, ...asked, plan: '', narration: '', outcome: 'open', supersededBy: null });
     if (this.#turns.length > MAX_TURNS) {
       this.#turns.shift();
       this.#dropped += 1;
@@ -60,12 +71,19 @@ export class PromptMemory {
     if (turn) turn[stream] = text.slice(0, MAX_WORDS);
   }
 
-  settle(requestId: string | null, outcome: 'applied' | 'superseded' | 'failed'): void {
+  /** @param by of a superseded turn: the request that took its place. */
+  settle(requestId: string | null, outcome: 'applied' | 'superseded' | 'failed', by: string | null = null): void {
     const turn = this.#find(requestId);
-    if (turn?.outcome === 'open') turn.outcome = outcome;
+    if (turn?.outcome !== 'open') return;
+    turn.outcome = outcome;
+    turn.supersededBy = by;
   }
 
-  #find(requestId: string | null): MutableTurn | undefined {
+  get #inForce(): HeldTurn | undefined {
+    return this.#turns.findLast(({ outcome }) => outcome === 'open' || outcome === 'applied');
+  }
+
+  #find(requestId: string | null): HeldTurn | undefined {
     return this.#turns.findLast((turn) => turn.requestId === requestId);
   }
 }

@@ -126,7 +126,7 @@ export class Session {
   open(): Promise<void> {
     if (this.state !== 'created') return this.#opened.promise;
     this.#status.move('open');
-    this.memory.append({ requestId: null, prompt: this.#options.prompt, at: this.#report.createdAt, presented90k: 0, epoch: this.words.epoch });
+    this.memory.append({ requestId: null, prompt: this.#options.prompt, adapter: this.#options.adapter ?? null, at: this.#report.createdAt, presented90k: 0, epoch: this.words.epoch });
     this.#reservation.request();
     return this.#opened.promise;
   }

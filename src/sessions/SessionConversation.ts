@@ -1,6 +1,7 @@
 import type { Clock } from '../observe/clock.ts';
 import { PROTOCOL_VERSION, type ControlMessage, type SessionRequest } from '../protocol/channel.ts';
 import { SegueError } from '../protocol/errors.ts';
+import { adapterWish } from '../protocol/session_adapter.ts';
 import type { EngineToControl } from '../streams/messages.ts';
 import type { SessionWords } from '../streams/session_words.ts';
 import type { PromptMemory } from './PromptMemory.ts';
@@ -86,11 +87,12 @@ export class SessionConversation {
   }
 
   #createRequests(): SessionRequests {
-    const { engine, media, log, prompts, id } = this.#options;
+    const { engine, media, log, prompts, id, card } = this.#options;
     const { words, position, status, connections } = this.#parts;
     return new SessionRequests({
       clock: this.#clock,
       prompts,
+      adapters: card.adapters ?? [],
       sessionId: id,
       get epoch() {
         return words.epoch;
@@ -131,6 +133,7 @@ export class SessionConversation {
       format: { ...card.format },
       framesPerChunk: card.framesPerChunk,
       vocabulary: [...card.vocabulary],
+      ...(card.adapters === undefined || card.adapters.length === 0 ? {} : { adapters: card.adapters.map((adapter) => ({ ...adapter })) }),
     });
     connections.send(connectionId, 'state', report.update);
     // Whoever comes, or comes back, sees the words that go with the picture, and not only from the next plan on.
@@ -142,7 +145,7 @@ export class SessionConversation {
     // What fences also rewinds: the positions go back to what was seen.
     if (held90k !== null) position.rewindTo(held90k);
     if (request.type === 'redirect') {
-      memory.append({ requestId: entry.id, prompt: request.prompt, at: new Date().toISOString(), presented90k: position.presented90k, epoch: entry.epoch });
+      memory.append({ requestId: entry.id, prompt: request.prompt, adapter: adapterWish(request.adapter, this.#options.card.adapters ?? []), at: new Date().toISOString(), presented90k: position.presented90k, epoch: entry.epoch });
     }
     flow.accepted(entry.id, request);
   }
@@ -153,7 +156,7 @@ export class SessionConversation {
     events.append(`request.${type}`, { kind: entry.kind, ...data });
     if (answer.type !== 'accepted') this.#options.onSettled?.(entry.kind, answer.type, this.#clock.now() - entry.acceptedMs);
     if (answer.type === 'error' && answer.error.code !== 'timed_out') flow.failed(entry.id);
-    if (entry.kind === 'redirect' && answer.type !== 'accepted') memory.settle(entry.id, answer.type === 'error' ? 'failed' : answer.type);
+    if (entry.kind === 'redirect' && answer.type !== 'accepted') memory.settle(entry.id, answer.type === 'error' ? 'failed' : answer.type, answer.type === 'superseded' ? answer.by : null);
     report.tell();
   }
 }

@@ -5,6 +5,7 @@ import type { Logger } from '../observe/log.ts';
 import { SegueError } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { SessionView } from '../protocol/rest.ts';
+import { adapterInForce, type AdapterInForce, type SessionAdapter } from '../protocol/session_adapter.ts';
 import type { EngineCard, EngineToControl, MediaToControl } from '../streams/messages.ts';
 import { AdmissionQueue, type QueuePlace } from './AdmissionQueue.ts';
 import type { EnginePort, MediaPort, PromptReader } from './ports.ts';
@@ -37,6 +38,7 @@ export interface SessionWish {
   readonly prompt?: string | undefined;
   /** RGB of the model's size: the story starts from it. */
   readonly image?: SharedArrayBuffer | undefined;
+  readonly adapter?: SessionAdapter | undefined;
   readonly seed?: number | undefined;
   readonly limits?: { readonly idleMs?: number | undefined; readonly orphanMs?: number | undefined } | undefined;
   readonly ticket?: string | undefined;
@@ -91,7 +93,7 @@ export class SessionRegistry {
   /**
    * Opens a session, or throws at_capacity with a place in the queue. Whoever waits goes first: a newcomer without a ticket is tried only
    * when there are more free places than people in line.
-   * Errors: draining, model_not_found, program_not_found, prompt_not_understood, at_capacity, engine_unavailable, timed_out.
+   * Errors: draining, model_not_found, program_not_found, adapter_not_usable, prompt_not_understood, at_capacity, engine_unavailable, timed_out.
    */
   async create(wish: SessionWish): Promise<Session> {
     const { card, programs, prompts } = this.#options;
@@ -99,13 +101,14 @@ export class SessionRegistry {
     if (wish.model !== undefined && wish.model !== card.modelId) throw new SegueError('model_not_found', `model ${wish.model} is not served here; it has ${card.modelId}`, { param: 'model' });
     const program = wish.program ?? programs[0];
     if (program === undefined || !programs.includes(program)) throw new SegueError('program_not_found', `program ${program ?? ''} is not served here; it has ${programs.join(', ')}`, { param: 'program' });
+    const adapter = wish.adapter === undefined ? null : adapterInForce(wish.adapter, card.adapters ?? []);
     const promptWarnings = wish.prompt === undefined ? [] : prompts.read(wish.prompt);
     const held = wish.ticket === undefined ? null : this.queue.find(wish.ticket);
     const line = held ? held.position : this.queue.length + 1;
     if (line > 1 && line > this.#free) throw this.#atCapacity(held);
     if (held && !this.queue.beginTry(held.ticket)) throw this.#atCapacity(held);
     try {
-      const session = await this.#open(wish, program, promptWarnings);
+      const session = await this.#open(wish, program, adapter, promptWarnings);
       if (held) this.queue.leave(held.ticket);
       return session;
     } catch (error) {
@@ -175,7 +178,7 @@ export class SessionRegistry {
     return Math.min(this.#options.card.maxSessions, this.#options.maxSessions) - this.#sessions.size;
   }
 
-  async #open(wish: SessionWish, program: string, promptWarnings: readonly PromptWarning[]): Promise<Session> {
+  async #open(wish: SessionWish, program: string, adapter: AdapterInForce | null, promptWarnings: readonly PromptWarning[]): Promise<Session> {
     const { engine, media, prompts, clock, log, card, limits, maxSessions, onSettled } = this.#options;
     if (this.#sessions.size >= maxSessions) throw new SegueError('at_capacity', `the server holds at most ${maxSessions} sessions`);
     const id = createId('ses');
@@ -187,6 +190,7 @@ export class SessionRegistry {
       seed: wish.seed ?? randomInt(0x7fffffff),
       prompt: wish.prompt ?? null,
       image: wish.image ?? null,
+      adapter,
       promptWarnings,
       tenant: wish.tenant,
       stamp: wish.stamp === true,

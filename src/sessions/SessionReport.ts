@@ -47,14 +47,15 @@ export class SessionReport {
       presented90k: position.presented90k,
       committed90k: position.committed90k,
       prompt: memory.prompt,
+      adapter: memory.adapter,
       connections: connections.present,
       ...(status.reason === null ? {} : { reason: status.reason }),
     };
   }
 
   get update(): StateUpdate {
-    const { state, epoch, conditioningVersion, sent90k, presented90k, committed90k, prompt } = this.view;
-    return { type: 'session.updated', state, epoch, conditioningVersion, sent90k, presented90k, committed90k, prompt };
+    const { state, epoch, conditioningVersion, sent90k, presented90k, committed90k, prompt, adapter = null } = this.view;
+    return { type: 'session.updated', state, epoch, conditioningVersion, sent90k, presented90k, committed90k, prompt, adapter };
   }
 
   /** Tells every client how things stand. */

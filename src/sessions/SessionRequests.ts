@@ -4,6 +4,7 @@ import { fences } from '../protocol/channel.ts';
 import { parseChannelMessage } from '../protocol/channel_parser.ts';
 import { SegueError, type ErrorBody } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
+import { adapterWish, type AdapterOffer } from '../protocol/session_adapter.ts';
 import type { EngineRequest, EngineToControl, MediaToControl } from '../streams/messages.ts';
 import type { PromptReader } from './ports.ts';
 import { RequestLedger, requestKind, type LedgerEntry, type RequestAnswer } from './RequestLedger.ts';
@@ -22,6 +23,8 @@ type EngineRequestBody = EngineRequest extends infer R ? (R extends unknown ? Om
 export interface RequestHost {
   readonly clock: Clock;
   readonly prompts: PromptReader;
+  /** Adapters that the model has. */
+  readonly adapters: readonly AdapterOffer[];
   /** The epoch word. */
   readonly epoch: number;
   readonly presented90k: number;
@@ -106,8 +109,8 @@ export class SessionRequests {
   onApplied(message: Applied): void {
     const entry = this.#ledger.get(message.requestId);
     if (!entry) return;
-    const { how, epoch, conditioningVersion, chunk, step, media90k, predictedMs, elapsedMs, warnings } = message;
-    this.#answer(entry, { type: 'applied', re: entry.id, how, epoch, conditioningVersion, chunk, step, media90k, predictedMs, elapsedMs, warnings: [...warnings] });
+    const { how, epoch, conditioningVersion, chunk, step, media90k, predictedMs, elapsedMs, warnings, adapter } = message;
+    this.#answer(entry, { type: 'applied', re: entry.id, how, epoch, conditioningVersion, chunk, step, media90k, predictedMs, elapsedMs, warnings: [...warnings], ...(adapter === undefined ? {} : { adapter }) });
   }
 
   onSuperseded(requestId: string, by: string): void {
@@ -152,9 +155,11 @@ export class SessionRequests {
     this.#accept(message, request, warnings);
   }
 
-  /** What of a redirect's prompt has no effect. Throws prompt_not_understood. */
+  /** What of a redirect's prompt has no effect. Throws prompt_not_understood, adapter_not_usable. */
   #warningsOf(request: SessionRequest): readonly PromptWarning[] {
-    return request.type === 'redirect' ? this.#host.prompts.read(request.prompt) : [];
+    if (request.type !== 'redirect') return [];
+    adapterWish(request.adapter, this.#host.adapters);
+    return request.prompt === undefined ? [] : this.#host.prompts.read(request.prompt);
   }
 
   #accept(message: ChannelMessage, request: SessionRequest, warnings: readonly PromptWarning[]): void {
@@ -177,7 +182,7 @@ export class SessionRequests {
     );
     this.#answer(entry, { type: 'accepted', re: entry.id, epoch, conditioningVersion: this.#conditioningVersion, ...(held90k === null ? {} : { held90k }), ...(warnings.length === 0 ? {} : { warnings: [...warnings] }) });
     this.#host.onAccepted(request, entry, this.#conditioningVersion, held90k);
-    this.#toEngine(entry.id, epoch, engineRequest(request, held90k ?? this.#host.presented90k));
+    this.#toEngine(entry.id, epoch, engineRequest(request, this.#host.adapters, held90k ?? this.#host.presented90k));
   }
 
   /** The same id again: the same answers again, once per copy that asks for them. */
@@ -221,12 +226,14 @@ export class SessionRequests {
   }
 }
 
-function engineRequest(request: SessionRequest, presented90k: number): EngineRequestBody {
+function engineRequest(request: SessionRequest, adapters: readonly AdapterOffer[], presented90k: number): EngineRequestBody {
   switch (request.type) {
     case 'interrupt':
       return { request: 'interrupt', presented90k };
-    case 'redirect':
-      return { request: 'redirect', prompt: request.prompt, seamless: request.seamless === true, presented90k };
+    case 'redirect': {
+      const adapter = adapterWish(request.adapter, adapters);
+      return { request: 'redirect', prompt: request.prompt ?? null, ...(adapter === undefined ? {} : { adapter }), seamless: request.seamless === true, presented90k };
+    }
     case 'pause':
       return { request: 'pause' };
     case 'resume':

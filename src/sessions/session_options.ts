@@ -1,6 +1,7 @@
 import type { Clock } from '../observe/clock.ts';
 import type { Logger } from '../observe/log.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
+import type { AdapterInForce } from '../protocol/session_adapter.ts';
 import type { EngineCard } from '../streams/messages.ts';
 import type { EnginePort, MediaPort, PromptReader } from './ports.ts';
 
@@ -21,6 +22,7 @@ export interface SessionOptions {
   readonly prompt: string | null;
   /** RGB of a picture that the story starts from, of the model's size. */
   readonly image: SharedArrayBuffer | null;
+  readonly adapter?: AdapterInForce | null;
   /** What of `prompt` has no effect. */
   readonly promptWarnings: readonly PromptWarning[];
   readonly tenant: string;

@@ -7,6 +7,7 @@ import type { MediaFormat, MediaTime90k } from './media_time.ts';
 import type { SharedPoolDescriptor } from './shared_pool.ts';
 import type { ErrorBody } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
+import type { AdapterInForce, AdapterOffer } from '../protocol/session_adapter.ts';
 
 /** How a request came to take effect. */
 export type AppliedHow = 'interrupted' | 'restart' | 'steer' | 'continue' | 'paused' | 'resumed';
@@ -30,6 +31,8 @@ export type ControlToEngine =
       readonly prompt: string | null;
       /** RGB of a picture that the story starts from, of the format's size, row by row; shared, so it isn't copied on its way to the executor. */
       readonly image: SharedArrayBuffer | null;
+      /** Adapter from the first generated chunk on. */
+      readonly adapter?: AdapterInForce | null;
       readonly channels: SessionChannels;
       /** Scheduling class of the session: who shares a reserve. */
       readonly tenant: string;
@@ -53,8 +56,11 @@ export type EngineRequest = {
   readonly conditioningVersion: number;
 } & (
   | { readonly request: 'interrupt'; readonly presented90k: MediaTime90k }
-  /** `seamless` does not fence: old frames flow until the new ones are there, and nothing is rewound. */
-  | { readonly request: 'redirect'; readonly prompt: string; readonly seamless: boolean; readonly presented90k: MediaTime90k }
+  /**
+   * `seamless` does not fence: old frames flow until the new ones are there, and nothing is rewound. Prompt (null) and adapter (undefined) may be left
+   * as they were last asked for, but not both.
+   */
+  | { readonly request: 'redirect'; readonly prompt: string | null; readonly adapter?: AdapterInForce | null; readonly seamless: boolean; readonly presented90k: MediaTime90k }
   | { readonly request: 'pause' }
   | { readonly request: 'resume' }
   /** The word was raised but the request it was raised for is void (a duplicate by another way): go on, under the new epoch. */
@@ -83,6 +89,8 @@ export type EngineToControl =
       readonly elapsedMs: number;
       /** What of the prompt had no effect. */
       readonly warnings: readonly PromptWarning[];
+      /** Of a redirect: the adapter that its media is made with. */
+      readonly adapter?: AdapterInForce | null;
     }
   | { readonly type: 'request.superseded'; readonly sessionId: string; readonly requestId: string; readonly by: string }
   | { readonly type: 'request.failed'; readonly sessionId: string; readonly requestId: string; readonly error: ErrorBody }
@@ -113,6 +121,8 @@ export interface EngineCard {
   readonly deviceSecondsPerSecond: number;
   readonly cost: readonly { readonly shapeKey: string; readonly component: string; readonly batch: number; readonly p50Ms: number; readonly p95Ms: number }[];
   readonly vocabulary: readonly string[];
+  /** Adapters that sessions may ask for. */
+  readonly adapters?: readonly AdapterOffer[];
 }
 
 export interface EngineStats {

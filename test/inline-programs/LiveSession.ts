@@ -1,4 +1,5 @@
 import type { EngineCore } from '../../src/engine/runtime/EngineCore.ts';
+import type { AdapterInForce } from '../../src/protocol/session_adapter.ts';
 import { monotonicMs } from '../../src/observe/clock.ts';
 import type { MediaEvent } from '../../src/streams/media_events.ts';
 import { SessionWords } from '../../src/streams/session_words.ts';
@@ -13,11 +14,11 @@ export class LiveSession {
   readonly #audio = SharedPool.create(4000, 12);
   frames = 0;
 
-  constructor(core: EngineCore, sessionId: string, prompt: string) {
+  constructor(core: EngineCore, sessionId: string, prompt: string, adapter: AdapterInForce | null = null) {
     this.#core = core;
     this.sessionId = sessionId;
     const channels = { words: this.#words.buffer, video: this.#video.descriptor, audio: this.#audio.descriptor };
-    core.receive({ type: 'session.open', sessionId, model: 'drive', program: 'drive', seed: 3, prompt, image: null, tenant: 't', channels });
+    core.receive({ type: 'session.open', sessionId, model: 'drive', program: 'drive', seed: 3, prompt, image: null, adapter, tenant: 't', channels });
   }
 
   play(event: MediaEvent): void {

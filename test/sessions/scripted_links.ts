@@ -16,6 +16,7 @@ export const CARD: EngineCard = {
   deviceSecondsPerSecond: 0.4,
   cost: [],
   vocabulary: ['snowy', 'mountains'],
+  adapters: [{ id: 'noir', title: 'Noir' }, { id: 'glow', title: 'Glow' }],
 };
 
 /** Understands everything but `qwertz`, and passes over `unicorns`. */
@@ -120,10 +121,11 @@ export class ScriptedEngine extends ScriptedLink<ControlToEngine, EngineToContro
     }
   }
 
-  apply({ sessionId, requestId, epoch, conditioningVersion, request }: EngineRequest): void {
+  apply(message: EngineRequest): void {
+    const { sessionId, requestId, epoch, conditioningVersion, request } = message;
     if (request === 'adopt') return;
     const how = ({ interrupt: 'interrupted', redirect: 'restart', pause: 'paused', resume: 'resumed' } as const)[request];
-    this.emit({ type: 'request.applied', sessionId, requestId, how, epoch, conditioningVersion, chunk: 3, step: 0, media90k: 15_000, predictedMs: null, elapsedMs: 12, warnings: [] });
+    this.emit({ type: 'request.applied', sessionId, requestId, how, epoch, conditioningVersion, chunk: 3, step: 0, media90k: 15_000, predictedMs: null, elapsedMs: 12, warnings: [], ...(message.request === 'redirect' ? { adapter: message.adapter ?? null } : {}) });
   }
 }
 

@@ -11,6 +11,7 @@ import { Poster } from './Poster.ts';
 import { SoundPermission } from './SoundPermission.ts';
 import { SpeedControl } from './SpeedControl.ts';
 import { Steering } from './Steering.ts';
+import { StyleControl } from './StyleControl.ts';
 import { Suggestions } from './Suggestions.ts';
 import { Toasts } from './Toasts.ts';
 import { endingOf, sentence } from './wording.ts';
@@ -65,6 +66,7 @@ export class Room {
   readonly #glow = new AmbientGlow(byId('ambient', HTMLCanvasElement), this.#world);
   readonly #speed = new SpeedControl(byId('speed', HTMLElement), (speed) => this.steering.setSpeed(speed));
   readonly #suggestions = new Suggestions(byId('chips', HTMLElement), (prompt) => this.redirect(prompt));
+  readonly #style = new StyleControl((adapterId) => this.setStyle(adapterId));
   readonly #picture = new PictureStart(byId('poster', HTMLElement));
   readonly #poster = new Poster(() => this.#posterPressed());
   #client: SegueClient | null = null;
@@ -115,6 +117,20 @@ export class Room {
       return;
     }
     this.#suggestions.follow(prompt);
+    this.overlay.showMeasures(client.measures);
+  }
+
+  /** Shows at once in the control, and in the picture as soon as it is made. */
+  setStyle(adapterId: string | null): void {
+    const client = this.#client;
+    if (!client) return;
+    this.#style.show(adapterId);
+    try {
+      client.setAdapter(adapterId === null ? null : { id: adapterId });
+    } catch (error) {
+      this.#failed(asClientError(error), null);
+      return;
+    }
     this.overlay.showMeasures(client.measures);
   }
 
@@ -204,6 +220,8 @@ export class Room {
     this.#notices.follow(client, warnings);
     client.on('ready', (ready) => {
       this.#suggestions.show(ready.vocabulary);
+      this.#style.offer(byId('chips', HTMLElement), ready.adapters ?? []);
+      this.#style.show(this.#options.session.adapter?.id ?? null);
       if (this.#options.session.prompt) this.#suggestions.follow(this.#options.session.prompt);
       client.setAction({ steer: this.steering.steer, speed: this.steering.speed });
       client.setVolume(this.#mute.ariaPressed === 'true' ? 0 : 1);
@@ -231,7 +249,8 @@ export class Room {
       }
     });
     let followed: string | null = null;
-    client.on('session', ({ prompt }) => {
+    client.on('session', ({ prompt, adapter = null }) => {
+      this.#style.show(adapter?.id ?? null);
       if (prompt === null || prompt === followed) return;
       followed = prompt;
       this.#suggestions.follow(prompt);
@@ -254,7 +273,7 @@ export class Room {
     if (request === null && (this.#state === 'reconnecting' || error.code === 'webrtc_unavailable')) return;
     this.#notices.failed(error, request);
     // What was typed can be put right instead of being typed again.
-    if (request?.type === 'redirect' && error.code === 'prompt_not_understood' && this.#prompt.value === '') this.#prompt.value = request.prompt;
+    if (request?.type === 'redirect' && request.prompt !== undefined && error.code === 'prompt_not_understood' && this.#prompt.value === '') this.#prompt.value = request.prompt;
   }
 
   #closed(error: ClientError): void {

@@ -3,7 +3,7 @@ import type { Speed, Steer } from './ActionState.ts';
 import { ClientError } from './ClientError.ts';
 import { Connection } from './Connection.ts';
 import { fences } from './fences.ts';
-import type { Accepted, Applied, Closed, FrameNotice, Goaway, IdleWarning, Ready, ServerMessage, SessionRequest, StateUpdate, TextDelta } from './messages.ts';
+import type { Accepted, Applied, Closed, FrameNotice, Goaway, IdleWarning, Ready, ServerMessage, SessionAdapter, SessionRequest, StateUpdate, TextDelta } from './messages.ts';
 import type { PaintedFrame } from './PaintedFrame.ts';
 import { PositionReporter } from './PositionReporter.ts';
 import { Presenter } from './Presenter.ts';
@@ -153,17 +153,25 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
 
   /**
    * Changes the world. Unless `seamless`, the picture freezes and the sound stops in this call, until the first new frame.
+   * `adapter` comes with it, or (null) goes; left out, it stays as it was last asked for.
    * A prompt without words, or of more than 1,000 characters, is refused: the handle's promises reject with `bad_request`, and nothing freezes.
    * Throws ClientError `closed` or `rate_limited`.
    */
-  redirect(prompt: string, { seamless = false }: { readonly seamless?: boolean } = {}): RequestHandle {
+  redirect(prompt: string, { seamless = false, adapter }: { readonly seamless?: boolean; readonly adapter?: SessionAdapter | null } = {}): RequestHandle {
     const text = prompt.trim();
     if (this.#closed) throw new ClientError('closed', 'the client is closed');
     const problem = text === '' ? 'a prompt needs words' : text.length > MAX_PROMPT_CHARACTERS ? `a prompt has at most ${MAX_PROMPT_CHARACTERS} characters` : null;
     if (problem !== null) return this.#book.refuse({ type: 'redirect', id: this.#book.nextId(), prompt: text }, ClientError.from({ code: 'bad_request', message: problem, param: 'prompt', retryable: false }));
-    // While the picture is held nothing flows that the change could blend into.
-    const blends = seamless && this.#presenter.presentation !== 'held';
-    return this.#request((id) => ({ type: 'redirect', id, prompt: text, ...(blends ? { seamless: true } : {}) }));
+    return this.#request((id) => ({ type: 'redirect', id, prompt: text, ...(adapter === undefined ? {} : { adapter }), ...this.#blending(seamless) }));
+  }
+
+  /**
+   * The same world with one of the model's adapters (`ready.adapters`), at a scale of 0 to 1.5, default 1; null: without. Nothing freezes unless
+   * `seamless` is false: the change shows in the next frames that are made. Words that are still being understood stay asked for.
+   * Throws ClientError `closed` or `rate_limited`; an adapter that can't be used is told by the handle, with `adapter_not_usable`.
+   */
+  setAdapter(adapter: SessionAdapter | null, { seamless = true }: { readonly seamless?: boolean } = {}): RequestHandle {
+    return this.#request((id) => ({ type: 'redirect', id, adapter, ...this.#blending(seamless) }));
   }
 
   /** Freezes the picture and stops the sound in this call, then tells the server. They stay so until `redirect` or `resume`. */
@@ -206,6 +214,11 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
   /** Leaves: the connection ends, the session is kept for its grace period. Idempotent. */
   close(reason = 'left'): Promise<void> {
     return this.#end(reason, null);
+  }
+
+  /** While the picture is held nothing flows that a change could blend into. */
+  #blending(seamless: boolean): { readonly seamless?: true } {
+    return seamless && this.#presenter.presentation !== 'held' ? { seamless: true } : {};
   }
 
   #request(make: (id: string) => SessionRequest): RequestHandle {

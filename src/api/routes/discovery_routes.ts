@@ -4,6 +4,7 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import * as channel from '../../protocol/channel.ts';
 import { ERRORS, ErrorBody } from '../../protocol/errors.ts';
 import * as rest from '../../protocol/rest.ts';
+import { AdapterOffer } from '../../protocol/session_adapter.ts';
 import type { ApiContext } from '../ApiContext.ts';
 import { ERROR_RESPONSES, SessionPath } from '../route_schemas.ts';
 
@@ -13,15 +14,17 @@ const ModelView = Type.Object({
   format: Type.Object({ width: Type.Integer(), height: Type.Integer(), framesPerSecond: Type.Number(), audioSampleRate: Type.Integer() }),
   framesPerChunk: Type.Integer(),
   vocabulary: Type.Array(Type.String()),
+  /** Styles that a session may ask for. */
+  adapters: Type.Array(AdapterOffer),
 });
 
 /** What is served here, and in which language: models, programs, the deployment card, traces, schemas. */
 export function discoveryRoutes(fastify: FastifyInstance, { registry, card, programs }: ApiContext): void {
   const app = fastify.withTypeProvider<TypeBoxTypeProvider>();
-  const { modelId: id, weightsVersion, format, framesPerChunk, vocabulary } = card;
+  const { modelId: id, weightsVersion, format, framesPerChunk, vocabulary, adapters = [] } = card;
 
   app.get('/v1/models', { config: { access: 'any' }, schema: { summary: 'Models', tags: ['discovery'], response: { 200: Type.Object({ models: Type.Array(ModelView) }), ...ERROR_RESPONSES } } }, async () => ({
-    models: [{ id, weightsVersion, format: { ...format }, framesPerChunk, vocabulary: [...vocabulary] }],
+    models: [{ id, weightsVersion, format: { ...format }, framesPerChunk, vocabulary: [...vocabulary], adapters: adapters.map((adapter) => ({ ...adapter })) }],
   }));
 
   app.get('/v1/programs', { config: { access: 'any' }, schema: { summary: 'Realtime programs', tags: ['discovery'], response: { 200: Type.Object({ programs: Type.Array(Type.Object({ id: Type.String(), model: Type.String() })) }), ...ERROR_RESPONSES } } }, async () => ({

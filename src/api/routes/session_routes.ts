@@ -95,8 +95,8 @@ export function sessionRoutes(fastify: FastifyInstance, context: ApiContext): vo
 
   app.post('/v1/sessions/:id/inputs', { ...options, schema: { ...schema, response: { 200: Answer, 202: Type.Object({ type: Type.Literal('taken') }), ...ERROR_RESPONSES }, summary: 'Push text (a redirect) or a held action', body: InputBody } }, async ({ params, body, query }, reply) => {
     if (body.type === 'text') {
-      const { id, text, seamless } = body;
-      return submit(params.id, { type: 'redirect', id: id ?? createId('req'), prompt: text, ...(seamless === undefined ? {} : { seamless }) }, query.wait);
+      const { id, text, seamless, adapter } = body;
+      return submit(params.id, { type: 'redirect', id: id ?? createId('req'), prompt: text, ...(adapter === undefined ? {} : { adapter }), ...(seamless === undefined ? {} : { seamless }) }, query.wait);
     }
     registry.get(params.id).inject(null, 'input', JSON.stringify(body));
     return reply.code(202).send({ type: 'taken' as const });

@@ -24,5 +24,6 @@ export function engineCard(program: RealtimeProgram, devices: readonly CardDevic
     deviceSecondsPerSecond: admission.demandOf(program.demand),
     cost: costs.entries(),
     vocabulary: program.vocabulary,
+    adapters: program.adapters ?? [],
   };
 }

@@ -56,6 +56,22 @@ export interface Conditioning {
   readonly speed: number;
   /** Prompt keys and values, from `encoder_chunk`, by output name; null before the first prompt. */
   readonly prompt: Readonly<Record<string, BlockId>> | null;
+  /** Absent or null: the model as it is. */
+  readonly adapter?: AppliedAdapter | null;
+}
+
+/** An adapter as a step runs under it. */
+export interface AppliedAdapter {
+  readonly id: string;
+  /** 0 … 1.5. */
+  readonly scale: number;
+  /** SHA-256 of its file. */
+  readonly version: string;
+}
+
+/** What media, and whatever is cached, was made with: equal texts are equal adapters at an equal scale. */
+export function adapterVersions(adapter: AppliedAdapter | null | undefined): Readonly<Record<string, string>> {
+  return adapter == null ? {} : { [adapter.id]: `${adapter.version}@${adapter.scale}` };
 }
 
 /** The executor's side of a loaded model: run a component's graph over blocks. */

@@ -1,4 +1,5 @@
 import type { MediaTime90k } from '../../streams/media_time.ts';
+import type { AdapterTensorName } from './spec/adapter_spec.ts';
 
 /** Handle of one immutable tensor that lives with the executor. Allocated by the engine, written once, freed when no version refers to it. */
 export type BlockId = number;
@@ -26,6 +27,8 @@ export type UnitInput =
   | { readonly kind: 'ints'; readonly values: readonly number[]; readonly shape: readonly number[] }
   /** Elements of one byte each, in memory that all threads share: written before, never after. */
   | { readonly kind: 'bytes'; readonly bytes: SharedArrayBuffer; readonly shape: readonly number[] }
+  /** A tensor of an adapter that was loaded with the model. */
+  | { readonly kind: 'adapter'; readonly adapter: string; readonly tensor: AdapterTensorName; readonly shape: readonly number[] }
   | { readonly kind: 'zeros'; readonly shape: readonly number[] }
   /** Standard normal (or uniform) samples of a counter-based generator: same counter, same bits, on every machine. */
   | { readonly kind: 'noise'; readonly counter: NoiseCounter; readonly distribution: 'normal' | 'uniform'; readonly shape: readonly number[] };

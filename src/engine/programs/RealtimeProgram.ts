@@ -1,5 +1,6 @@
 import type { PromptWarning } from '../../protocol/prompt_warning.ts';
-import type { Conditioning, LoopState, StepOutputs } from '../model/loop_kernel.ts';
+import type { AdapterInForce, AdapterOffer } from '../../protocol/session_adapter.ts';
+import type { AppliedAdapter, Conditioning, LoopState, StepOutputs } from '../model/loop_kernel.ts';
 import type { BlockId } from '../model/work.ts';
 import type { MediaDemand } from '../scheduler/AdmissionController.ts';
 import type { LoopTurn } from '../scheduler/LoopTurn.ts';
@@ -29,8 +30,10 @@ export interface RealtimeProgram<State extends ProgramState = ProgramState> {
   readonly demand: MediaDemand;
   /** Words that a prompt may use. */
   readonly vocabulary: readonly string[];
+  /** Adapters that may be asked for; absent where the model has none. */
+  readonly adapters?: readonly AdapterOffer[];
 
-  /** @throws {SegueError} `prompt_not_understood`; `bad_request` for a picture that the model can't start from. */
+  /** @throws {SegueError} `prompt_not_understood`; `adapter_not_usable`; `bad_request` for a picture that the model can't start from. */
   open(start: ProgramStart): State;
   /** No chunk is in flight: the next media step begins one. */
   betweenChunks(state: State): boolean;
@@ -40,8 +43,10 @@ export interface RealtimeProgram<State extends ProgramState = ProgramState> {
   current(state: State, loopId: string): LoopState | null;
   /** What follows from a committed step. `stepped` is the loop's state after it. */
   advance(state: State, step: CommittedStep, predict: Predict): Transition<State>;
-  /** @throws {SegueError} `prompt_not_understood`: the state is as before then. */
-  redirect(state: State, request: RedirectRequest): { readonly state: State; readonly warnings: readonly PromptWarning[] };
+  /** @throws {SegueError} `prompt_not_understood`, `adapter_not_usable`: the state is as before then. */
+  redirect(state: State, request: RedirectRequest, predict: Predict): BegunRedirect<State>;
+  /** The adapter that was last asked for: what a redirect that names none keeps, also where nothing of it was shown yet. */
+  adapterAsked(state: State): AdapterInForce | null;
   /** Predicted device milliseconds from a redirect, just begun, to its first changed frame. */
   predictRedirectMs(state: State, predict: Predict): number;
   /** Whether a chunk in flight could be steered: the runtime then keeps it, if it directly follows what was seen. */
@@ -69,13 +74,28 @@ export interface ProgramStart {
   readonly prompt: string | null;
   /** RGB of a picture that the story starts from, `format.width × format.height`, row by row. */
   readonly image: SharedArrayBuffer | null;
+  readonly adapter?: AdapterInForce | null;
 }
 
 export interface RedirectRequest {
   readonly requestId: string;
-  readonly prompt: string;
+  /** Null: as it was last asked for. */
+  readonly prompt: string | null;
+  /** Null: none. Absent: as it was last asked for. */
+  readonly adapter?: AdapterInForce | null;
   readonly seamless: boolean;
   readonly conditioningVersion: number;
+}
+
+/** What comes of a redirect at once. */
+export interface BegunRedirect<State> {
+  readonly state: State;
+  readonly warnings: readonly PromptWarning[];
+  /** Where it is known better than by {@link RealtimeProgram.predictRedirectMs}. */
+  readonly predictedMs?: number;
+  /** What is unsent may be recalled: nothing has to be thought about first. */
+  readonly recall?: true;
+  readonly decisions?: readonly Decision[];
 }
 
 /** Predicted milliseconds of one unit of a component. */
@@ -124,6 +144,8 @@ export interface EmittedFrame {
   readonly step: number;
   readonly conditioningVersion: number;
   readonly actionSequence: number;
+  /** Adapter that it was made with. */
+  readonly adapter?: AppliedAdapter | null;
   readonly events: ChunkEvents;
 }
 
@@ -140,6 +162,7 @@ export interface AppliedChange {
   readonly chunk: number;
   readonly step: number;
   readonly media90k: MediaTime90k;
+  readonly adapter?: AdapterInForce | null;
 }
 
 export interface Decision {

@@ -194,7 +194,7 @@ export class EngineCore {
   // ---------------------------------------------------------------- sessions
 
   #open(message: Extract<ControlToEngine, { type: 'session.open' }>): void {
-    const { sessionId, model, program: name, seed, prompt, image, channels } = message;
+    const { sessionId, model, program: name, seed, prompt, image, adapter = null, channels } = message;
     const refuse = (error: SegueError): void => this.#deps.toControl({ type: 'session.refused', sessionId, error: error.toBody() });
     const program = this.#deps.programs[name];
     if (this.#draining) return refuse(new SegueError('draining', 'the server is being stopped'));
@@ -213,7 +213,7 @@ export class EngineCore {
       this.#trace({ type: 'trace.scheduler', name: 'session.admitted', atMs: this.#deps.clock.now(), sessionId, workerId: device.workerId, args: { load: admission.grant.load, total: device.load } });
       let session: EngineSession;
       try {
-        session = new EngineSession({ sessionId, program, seed, prompt, image, channels, device, grant: admission.grant }, this.#sessionDependencies());
+        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, channels, device, grant: admission.grant }, this.#sessionDependencies());
       } catch (error) {
         admission.grant.release();
         return refuse(error instanceof SegueError ? error : new SegueError('internal', 'the session could not be opened', { cause: error }));

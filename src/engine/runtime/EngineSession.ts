@@ -1,5 +1,6 @@
 import type { Clock, Timer } from '../../observe/clock.ts';
 import { SegueError } from '../../protocol/errors.ts';
+import type { AdapterInForce } from '../../protocol/session_adapter.ts';
 import type { AppliedHow, EngineRequest, EngineToControl, SessionChannels, TraceEvent } from '../../streams/messages.ts';
 import type { MediaEvent } from '../../streams/media_events.ts';
 import { frameDuration90k, type MediaTime90k } from '../../streams/media_time.ts';
@@ -7,7 +8,7 @@ import { SessionWords, type ActionState } from '../../streams/session_words.ts';
 import { SharedPool } from '../../streams/shared_pool.ts';
 import type { LoopState } from '../model/loop_kernel.ts';
 import type { WorkPlan } from '../model/work.ts';
-import type { CommittedStep, Predict, ProgramState, RealtimeProgram, Transition } from '../programs/RealtimeProgram.ts';
+import type { CommittedStep, Decision, Predict, ProgramState, RealtimeProgram, Transition } from '../programs/RealtimeProgram.ts';
 import { ActionLatch } from '../scheduler/ActionLatch.ts';
 import type { AdmissionGrant } from '../scheduler/AdmissionController.ts';
 import { BandwidthServer } from '../scheduler/BandwidthServer.ts';
@@ -43,6 +44,7 @@ export interface SessionOpening {
   readonly seed: number;
   readonly prompt: string | null;
   readonly image: SharedArrayBuffer | null;
+  readonly adapter: AdapterInForce | null;
   readonly channels: SessionChannels;
   readonly device: Device<WorkSource>;
   readonly grant: AdmissionGrant;
@@ -92,8 +94,8 @@ export class EngineSession implements WorkSource {
   #action: ActionState;
   readonly #recall: MediaRecall;
 
-  constructor({ sessionId, program, seed, prompt, image, channels, device, grant }: SessionOpening, deps: SessionDependencies) {
-    const initial = program.open({ seed, prompt, image });
+  constructor({ sessionId, program, seed, prompt, image, adapter, channels, device, grant }: SessionOpening, deps: SessionDependencies) {
+    const initial = program.open({ seed, prompt, image, adapter });
     this.sessionId = sessionId;
     this.program = program;
     this.seed = seed;
@@ -250,22 +252,26 @@ export class EngineSession implements WorkSource {
     this.#deps.changed(this);
   }
 
-  #redirect({ requestId, prompt, seamless, presented90k, conditioningVersion }: Extract<EngineRequest, { request: 'redirect' }>, supersedes: boolean): void {
+  #redirect({ requestId, prompt, adapter, seamless, presented90k, conditioningVersion }: Extract<EngineRequest, { request: 'redirect' }>, supersedes: boolean): void {
     const was = { interrupted: this.#interrupted, paused: this.#paused };
+    const wish = { requestId, prompt, adapter: adapter === undefined ? this.program.adapterAsked(this.#story.state) : adapter, seamless, conditioningVersion };
     this.#interrupted = false;
     this.#paused = false;
     const target = this.#story.clamp(presented90k);
     const keepChunk = target === this.#story.state.position90k && this.program.steerable(this.#story.state);
     if (!seamless && keepChunk) this.#reachedBy(target);
     if (!seamless && !keepChunk) {
-      this.#story.replace(this.program.withdraw(this.#story.state));
+      // Without new words, those that nothing was shown of yet are still wanted.
+      if (prompt !== null) this.#story.replace(this.program.withdraw(this.#story.state));
       this.#rewind(presented90k);
     }
     try {
-      const { state, warnings } = this.program.redirect(this.#story.state, { requestId, prompt, seamless, conditioningVersion });
+      const predict: Predict = (component) => this.device.costs.component(component);
+      const { state, warnings, predictedMs, decisions = [], recall } = this.program.redirect(this.#story.state, wish, predict);
       this.#story.replace(state);
-      const predictedMs = this.program.predictRedirectMs(state, (component) => this.device.costs.component(component));
-      this.#answers.predict(requestId, predictedMs, warnings);
+      this.#answers.predict(requestId, predictedMs ?? this.program.predictRedirectMs(state, predict), warnings);
+      this.#traceDecisions(decisions);
+      if (recall === true) this.#takeBack('redirect');
     } catch (error) {
       // What isn't understood changes nothing but what the fence has changed already; a session that was held stays held,
       // and a redirect that was told to be superseded must not take effect after all.
@@ -336,7 +342,7 @@ export class EngineSession implements WorkSource {
       this.#commit();
     }
     for (const output of text) this.#deps.toControl({ type: 'text', sessionId: this.sessionId, ...output, epoch: this.#epoch });
-    for (const { name, args, ...place } of decisions) this.#deps.trace({ type: 'trace.scheduler', name, atMs: nowMs, sessionId: this.sessionId, epoch: this.#epoch, ...place, args });
+    this.#traceDecisions(decisions);
     if (applied !== null) this.#answerApplied(applied.requestId, applied.how, applied);
     if (unit.plan.kind === 'diffusion_step') {
       this.latch.felt(unit.action);
@@ -406,9 +412,14 @@ export class EngineSession implements WorkSource {
   #answerApplied(requestId: string, how: AppliedHow, shown: ShownAt | null = null): void {
     const { chunk, position90k } = this.#story.state;
     const versions = { epoch: this.#epoch, conditioningVersion: this.#conditioningVersion };
-    const place = shown === null ? { chunk, step: 0, media90k: position90k } : { chunk: shown.chunk, step: shown.step, media90k: shown.media90k };
+    const place = shown === null ? { chunk, step: 0, media90k: position90k } : shown;
     const answer = this.#answers.applied(requestId, how, this.#deps.clock.now(), versions, place);
     if (answer !== null) this.#trace('request.applied', { how, elapsedMs: answer.elapsedMs, predictedMs: answer.predictedMs ?? -1 }, requestId);
+  }
+
+  #traceDecisions(decisions: readonly Decision[]): void {
+    const atMs = this.#deps.clock.now();
+    for (const { name, args, ...place } of decisions) this.#deps.trace({ type: 'trace.scheduler', name, atMs, sessionId: this.sessionId, epoch: this.#epoch, ...place, args });
   }
 
   #trace(name: string, args: Readonly<Record<string, string | number | boolean>>, requestId?: string): void {

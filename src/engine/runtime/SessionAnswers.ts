@@ -1,5 +1,6 @@
 import type { SegueError } from '../../protocol/errors.ts';
 import type { PromptWarning } from '../../protocol/prompt_warning.ts';
+import type { AdapterInForce } from '../../protocol/session_adapter.ts';
 import type { AppliedHow, EngineRequest, EngineToControl } from '../../streams/messages.ts';
 import type { MediaTime90k } from '../../streams/media_time.ts';
 import { RequestScheduler, type Acceptance } from '../scheduler/RequestScheduler.ts';
@@ -9,6 +10,8 @@ export interface ShownAt {
   readonly chunk: number;
   readonly step: number;
   readonly media90k: MediaTime90k;
+  /** Of a redirect: the adapter that it is made with. */
+  readonly adapter?: AdapterInForce | null;
 }
 
 /** What a session's requests were promised, and what they are told: each exactly one of applied, superseded or failed. */
@@ -42,13 +45,13 @@ export class SessionAnswers {
   }
 
   /** Null where it was answered before; else what was said of the time it took. */
-  applied(requestId: string, how: AppliedHow, nowMs: number, versions: { readonly epoch: number; readonly conditioningVersion: number }, shown: ShownAt): { readonly elapsedMs: number; readonly predictedMs: number | null } | null {
+  applied(requestId: string, how: AppliedHow, nowMs: number, versions: { readonly epoch: number; readonly conditioningVersion: number }, { chunk, step, media90k, adapter }: ShownAt): { readonly elapsedMs: number; readonly predictedMs: number | null } | null {
     const pending = this.#requests.settle(requestId);
     if (pending === null) return null;
     const { predictedMs = null, warnings = [] } = this.#predicted.get(requestId) ?? {};
     this.#predicted.delete(requestId);
     const elapsedMs = nowMs - pending.arrivedAtMs;
-    this.#send({ type: 'request.applied', sessionId: this.#sessionId, requestId, how, ...versions, ...shown, predictedMs, elapsedMs, warnings });
+    this.#send({ type: 'request.applied', sessionId: this.#sessionId, requestId, how, ...versions, chunk, step, media90k, predictedMs, elapsedMs, warnings, ...(adapter === undefined ? {} : { adapter }) });
     return { elapsedMs, predictedMs };
   }
 

@@ -1,3 +1,4 @@
+import { adapterVersions } from '../model/loop_kernel.ts';
 import type { EmittedFrame } from '../programs/RealtimeProgram.ts';
 import type { MediaEvent, MediaVersions } from '../../streams/media_events.ts';
 import type { MediaFormat, MediaTime90k } from '../../streams/media_time.ts';
@@ -25,8 +26,8 @@ export class SessionStreams {
 
   /** Picture and sound of one frame; their slots belong to the receiver from here on. */
   frame(frame: EmittedFrame, epoch: number): void {
-    const { videoSlot, audioSlot, samples, origin, conditioningVersion, actionSequence, ...place } = frame;
-    const versions: MediaVersions = { epoch, conditioningVersion, actionSequence, weightsVersion: this.#weightsVersion, adapterVersions: {} };
+    const { videoSlot, audioSlot, samples, origin, conditioningVersion, actionSequence, adapter, ...place } = frame;
+    const versions: MediaVersions = { epoch, conditioningVersion, actionSequence, weightsVersion: this.#weightsVersion, adapterVersions: adapterVersions(adapter) };
     const chunk = { type: 'media.chunk', revision: this.#revision, ...place, ...versions, stage: 'final', origin } as const;
     this.#send({ ...chunk, ...this.#video(), kind: 'video', codec: 'rgb24', slot: videoSlot });
     this.#send({ ...chunk, ...this.#audio(), kind: 'audio', codec: 'pcm16', slot: audioSlot, samples });

@@ -1,6 +1,6 @@
 import { CACHE_CLASSES } from '../cache/cache_classes.ts';
 import type { CacheKey } from '../cache/CacheKey.ts';
-import type { Conditioning, LoopContext, LoopKernel, LoopState } from '../model/loop_kernel.ts';
+import { adapterVersions, type Conditioning, type LoopContext, type LoopKernel, type LoopState } from '../model/loop_kernel.ts';
 import type { WorkPlan } from '../model/work.ts';
 import type { LoopTurn } from './LoopTurn.ts';
 import type { PlannedTurn } from './WorkUnit.ts';
@@ -8,7 +8,7 @@ import type { PlannedTurn } from './WorkUnit.ts';
 /** A kernel as the scheduler sees it: which input it was given and what it gives back in the end is the program's business. */
 export type ScheduledKernel = Omit<LoopKernel<never, LoopState, unknown>, 'initState' | 'finalize'>;
 
-/** What every cache key of a loaded model has in common. */
+/** What every cache key of a loaded model has in common; an adapter that a step runs under is named besides. */
 export interface ModelIdentity {
   readonly modelId: string;
   readonly weightsVersion: string;
@@ -45,15 +45,16 @@ export class LoopScheduler {
     const conditioning = conditioningOf(turn, action);
     const context: LoopContext = { seed, lineage: turn.lineage, conditioning };
     const plan = this.kernel(turn.kernel).planStep(turn.state, context);
-    return plan === null ? null : { turn, plan, conditioning, cacheKey: this.#cacheKey(turn, plan) };
+    return plan === null ? null : { turn, plan, conditioning, cacheKey: this.#cacheKey(turn, plan, conditioning) };
   }
 
-  #cacheKey(turn: LoopTurn, plan: WorkPlan): CacheKey | null {
+  #cacheKey(turn: LoopTurn, plan: WorkPlan, { adapter }: Conditioning): CacheKey | null {
     if (plan.cache === null) return null;
     const policy = Object.values(CACHE_CLASSES).find(({ cacheClass }) => cacheClass === plan.cache!.cacheClass);
     if (policy === undefined) throw new TypeError(`kernel ${turn.kernel} names an unknown cache class ${plan.cache.cacheClass}`);
     return {
       ...this.#identity,
+      adapterVersions: { ...this.#identity.adapterVersions, ...adapterVersions(adapter) },
       componentId: plan.component,
       loopId: null,
       shapeSignature: plan.shapeKey,
@@ -70,5 +71,6 @@ export class LoopScheduler {
 
 function conditioningOf({ conditioning }: LoopTurn, { sequence, steer, speed }: HeldAction): Conditioning {
   if (conditioning.kind === 'fixed') return conditioning.conditioning;
-  return { version: conditioning.version, actionSequence: sequence, steer, speed, prompt: conditioning.prompt };
+  const { version, prompt, adapter } = conditioning;
+  return { version, actionSequence: sequence, steer, speed, prompt, ...(adapter == null ? {} : { adapter }) };
 }

@@ -2,6 +2,7 @@ import type { Tensor } from 'onnxruntime-node';
 import { DeviceError } from '../model/device_error.ts';
 import type { ComponentSpec } from '../model/spec/component_spec.ts';
 import { BYTES_PER_ELEMENT, unitElements, unitShape, type TensorSignature } from '../model/spec/tensor_signature.ts';
+import type { AdapterTensors } from '../model/spec/adapter_spec.ts';
 import type { PlannedUnit, UnitInput } from '../model/work.ts';
 import type { BlockStore } from './BlockStore.ts';
 import type { NoiseCache } from './NoiseCache.ts';
@@ -29,6 +30,8 @@ export class BatchGather {
   readonly #noise: NoiseCache;
   readonly #bindings = new Map<string, readonly Binding[]>();
   readonly #zeros = new Map<string, Tensor>();
+  /** Of adapters, by `id/name`: bound once, read by every unit that names them. */
+  readonly #adapters = new Map<string, Tensor>();
 
   constructor(blocks: BlockStore<ResidentBlock>, noise: NoiseCache) {
     this.#blocks = blocks;
@@ -45,6 +48,13 @@ export class BatchGather {
       feeds[binding.name] = rows === 1 ? this.#single(binding, declared(units[0]!, binding.name)) : this.#joined(binding, units, rows);
     }
     return feeds;
+  }
+
+  /** Makes the tensors of adapters known to units that name them. */
+  bindAdapters(adapters: Readonly<Record<string, AdapterTensors>>): void {
+    for (const [id, tensors] of Object.entries(adapters)) {
+      for (const [name, buffer] of Object.entries(tensors) as [string, SharedArrayBuffer][]) this.#adapters.set(`${id}/${name}`, tensorOver('float32', buffer, [buffer.byteLength / BYTES_PER_ELEMENT.float32]));
+    }
   }
 
   /** Frees the buffers; they come back when needed. */
@@ -76,6 +86,8 @@ export class BatchGather {
         return checked(this.#noise.draw(input), binding);
       case 'zeros':
         return checked(this.#zeroTensor(binding.dtype, input.shape), binding);
+      case 'adapter':
+        return checked(this.#adapter(input), binding).reshape([1, ...binding.shape]);
       case 'floats':
       case 'ints':
       case 'bytes': {
@@ -117,8 +129,9 @@ export class BatchGather {
         data.set(new Uint8Array(input.bytes) as never, at);
         return;
       case 'block':
+      case 'adapter':
       case 'noise': {
-        const tensor = checked(input.kind === 'block' ? this.#block(input.block) : this.#noise.draw(input), binding);
+        const tensor = checked(input.kind === 'block' ? this.#block(input.block) : input.kind === 'adapter' ? this.#adapter(input) : this.#noise.draw(input), binding);
         (data as Float32Array).set(tensor.data as Float32Array, at);
       }
     }
@@ -127,6 +140,12 @@ export class BatchGather {
   #block(id: number): Tensor {
     const tensor = this.#blocks.get(id)?.tensor;
     if (tensor === undefined) throw new DeviceError(`block ${id} is not held by this executor`);
+    return tensor;
+  }
+
+  #adapter({ adapter, tensor: name }: Extract<UnitInput, { kind: 'adapter' }>): Tensor {
+    const tensor = this.#adapters.get(`${adapter}/${name}`);
+    if (tensor === undefined) throw new DeviceError(`adapter ${adapter} is not loaded`);
     return tensor;
   }
 

@@ -69,7 +69,7 @@ export class OnnxExecutor {
     if (this.#stopped) return;
     switch (message.type) {
       case 'load':
-        return this.#load(message.modelId, message.source, message.files);
+        return this.#load(message);
       case 'attach':
         this.#attach(message);
         return;
@@ -132,7 +132,7 @@ export class OnnxExecutor {
     this.#faults.clear();
   }
 
-  async #load(modelId: string, source: KernelSource, files: readonly ComponentFile[]): Promise<void> {
+  async #load({ modelId, source, files, adapters = {} }: Extract<ToExecutor, { type: 'load' }>): Promise<void> {
     const { provider, intraOpThreads, batchInvariant, calibrationRuns, spare } = this.#start.options;
     const compiled = new CompileCache({ modelId, provider, intraOpThreads });
     const device = new OnnxDeviceModel({
@@ -149,6 +149,7 @@ export class OnnxExecutor {
       poolsOf: (sessionId) => this.#pools.get(sessionId),
       batchInvariant,
     });
+    this.#gather.bindAdapters(adapters);
     try {
       await compileAll(compiled, source, files);
       this.#pools.set(CALIBRATION_SESSION, calibrationPools(source));

@@ -24,7 +24,7 @@ export async function measureCost(source: KernelSource, device: OnnxDeviceModel,
   const cost: CostEntry[] = [];
   if (runs === 0) return cost;
   for (const [componentId, component] of Object.entries(source.components)) {
-    const maxBatch = Math.max(1, ...Object.values(source.loops).filter(({ components }) => components.includes(componentId)).map(({ step }) => step.maxBatch));
+    const maxBatch = Math.max(1, ...Object.values(source.loops).filter(({ components, adapted = [] }) => [...components, ...adapted].includes(componentId)).map(({ step }) => step.maxBatch));
     // Singles count most and are measured longest; sizes in between are taken in proportion.
     for (const batch of new Set([1, Math.min(2, maxBatch), maxBatch])) {
       const measured = batch === 1 ? runs : Math.ceil(runs / 2);

@@ -1,5 +1,6 @@
 /** What crosses the port between an `OnnxWorker` (engine thread) and its executor thread: one closed union per direction, plain data only. */
 import type { KernelSource } from '../model/kernels/create_kernels.ts';
+import type { AdapterTensors } from '../model/spec/adapter_spec.ts';
 import type { BlockId, MemoryTag, StepResult, WorkUnitBatch } from '../model/work.ts';
 import type { BlockRelease, SharedBlock } from './BlockStore.ts';
 import type { InjectedFault } from '../../streams/messages.ts';
@@ -38,7 +39,7 @@ export interface AttachedSession {
 }
 
 export type ToExecutor =
-  | { readonly type: 'load'; readonly modelId: string; readonly source: KernelSource; readonly files: readonly ComponentFile[] }
+  | { readonly type: 'load'; readonly modelId: string; readonly source: KernelSource; readonly files: readonly ComponentFile[]; readonly adapters?: Readonly<Record<string, AdapterTensors>> }
   | ({ readonly type: 'attach' } & AttachedSession)
   | Exclude<BlockRelease, { type: 'sleep' }>
   | { readonly type: 'execute'; readonly batch: WorkUnitBatch; readonly cancelWord: number }

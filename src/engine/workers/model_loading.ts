@@ -22,7 +22,8 @@ export function executorOptions({ deployment }: ModelSpec, override: Partial<Exe
 export function loadMessage(spec: ModelSpec): LoadMessage {
   const { components, loops, format } = spec;
   const files = Object.keys(components).map((componentId) => ({ componentId, path: graphPath(spec, componentId) }));
-  return { type: 'load', modelId: spec.modelId, source: { components, loops, format }, files };
+  const adapters = Object.fromEntries(Object.values(spec.adapters).map(({ id, tensors }) => [id, tensors]));
+  return { type: 'load', modelId: spec.modelId, source: { components, loops, format }, files, adapters };
 }
 
 /** What the engine plans with. */

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import fc from 'fast-check';
 import { encodeCacheKey, hashCacheKey, type CacheKey } from '../../../src/engine/cache/CacheKey.ts';
+import { adapterVersions } from '../../../src/engine/model/loop_kernel.ts';
 
 const KEY: CacheKey = {
   modelId: 'm',
@@ -35,4 +37,15 @@ test('values can not be moved between fields or smuggle separators in', () => {
   assert.notEqual(hashCacheKey({ ...KEY, modelId: 'mc', componentId: '' }), hashCacheKey({ ...KEY, modelId: 'm', componentId: 'c' }));
   assert.notEqual(encodeCacheKey({ ...KEY, modelId: 'm"\ncomponentId="z' }), encodeCacheKey({ ...KEY, modelId: 'm', componentId: 'z' }));
   assert.notEqual(hashCacheKey({ ...KEY, seed: null }), hashCacheKey({ ...KEY, seed: 0 }));
+});
+
+test('another adapter, another file of it or another scale is another key; the same is the same', () => {
+  const adapter = fc.option(fc.record({ id: fc.constantFrom('noir', 'glow', 'a@1'), scale: fc.constantFrom(0, 0.25, 0.5, 1, 1.5).chain((scale) => fc.constantFrom(scale, scale / 3)), version: fc.constantFrom('sha1', 'sha2') }));
+  fc.assert(
+    fc.property(adapter, adapter, (a, b) => {
+      const [first, second] = [a, b].map((applied) => hashCacheKey({ ...KEY, adapterVersions: adapterVersions(applied) }));
+      const same = a?.id === b?.id && a?.scale === b?.scale && a?.version === b?.version;
+      assert.equal(first === second, same);
+    }),
+  );
 });

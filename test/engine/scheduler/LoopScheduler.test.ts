@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { LoopContext, LoopState } from '../../../src/engine/model/loop_kernel.ts';
 import type { WorkPlan } from '../../../src/engine/model/work.ts';
+import type { LoopTurn } from '../../../src/engine/scheduler/LoopTurn.ts';
 import { LoopScheduler, type ScheduledKernel } from '../../../src/engine/scheduler/LoopScheduler.ts';
 import { turnOf } from './turn_of.ts';
 
@@ -45,6 +46,15 @@ test('a cacheable step has a key over all that it depends on', () => {
   const key = loops.plan(turnOf(), 0, ACTION)!.cacheKey!;
   assert.deepEqual({ component: key.componentId, weights: key.weightsVersion, shape: key.shapeSignature, hashes: key.inputHashes }, { component: 'denoise', weights: 'w', shape: 's', hashes: { ids: 'h' } });
   assert.equal(schedulerOf({}).loops.plan(turnOf(), 0, ACTION)!.cacheKey, null);
+});
+
+test('the key names the adapter that the step runs under, however it came by it', () => {
+  const { loops } = schedulerOf({ cache: { cacheClass: 'text_encoder_output', inputHashes: { ids: 'h' }, publish: true } });
+  const adapter = { id: 'noir', scale: 0.5, version: 'sha' };
+  const keyOf = (conditioning: LoopTurn['conditioning']) => loops.plan(turnOf({ conditioning }), 0, ACTION)!.cacheKey!.adapterVersions;
+  assert.deepEqual(keyOf({ kind: 'live', version: 1, prompt: null, adapter }), { noir: 'sha@0.5' });
+  assert.deepEqual(keyOf({ kind: 'fixed', conditioning: { version: 1, actionSequence: 0, steer: 0, speed: 0, prompt: null, adapter } }), { noir: 'sha@0.5' });
+  assert.deepEqual(keyOf({ kind: 'live', version: 1, prompt: null, adapter: null }), {});
 });
 
 test('what is not there is an error', () => {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { HORIZON_CHUNKS } from '../../../src/engine/runtime/Story.ts';
+import type { AdapterInForce } from '../../../src/protocol/session_adapter.ts';
 import type { VirtualClock } from '../../../src/observe/virtual_clock.ts';
 import type { MediaChunk, MediaEvent } from '../../../src/streams/media_events.ts';
 import { frameDuration90k, mediaTime90kToMs, type MediaFormat } from '../../../src/streams/media_time.ts';
@@ -10,7 +11,7 @@ import { SharedPool } from '../../../src/streams/shared_pool.ts';
 export type RequestBody =
   | { readonly request: 'interrupt' }
   | { readonly request: 'adopt' }
-  | { readonly request: 'redirect'; readonly prompt: string; readonly seamless: boolean }
+  | { readonly request: 'redirect'; readonly prompt: string | null; readonly adapter?: AdapterInForce | null; readonly seamless: boolean }
   | { readonly request: 'pause' }
   | { readonly request: 'resume' };
 

@@ -5,6 +5,7 @@ import type { EngineOptions } from '../../../src/engine/runtime/engine_options.t
 import { SimulatedWorker, type SimulatedOutcome } from '../../../src/engine/runtime/SimulatedWorker.ts';
 import type { WorkUnitBatch } from '../../../src/engine/model/work.ts';
 import { VirtualClock } from '../../../src/observe/virtual_clock.ts';
+import type { AdapterInForce } from '../../../src/protocol/session_adapter.ts';
 import type { MediaEvent } from '../../../src/streams/media_events.ts';
 import type { EngineRequest, EngineToControl } from '../../../src/streams/messages.ts';
 import { batchMs, scriptedModel, scriptedValues, UNIT_MS, type ScriptedModel } from './scripted_model.ts';
@@ -71,11 +72,11 @@ export class Simulation {
     this.core.start();
   }
 
-  open(sessionId = 's', prompt: string | null = 'scene 1', seed = 1, image: SharedArrayBuffer | null = null): SimulatedSession {
+  open(sessionId = 's', prompt: string | null = 'scene 1', seed = 1, image: SharedArrayBuffer | null = null, adapter: AdapterInForce | null = null): SimulatedSession {
     const { format, framesPerChunk } = this.#model.program;
     const session = new SimulatedSession({ sessionId, clock: this.clock, format, framesPerChunk, slots: this.#slots, toEngine: (message) => this.core.receiveMedia(message) });
     this.sessions.set(sessionId, session);
-    this.core.receive({ type: 'session.open', sessionId, model: this.#model.loaded.modelId, program: 'drive', seed, prompt, image, tenant: 't', channels: session.channels });
+    this.core.receive({ type: 'session.open', sessionId, model: this.#model.loaded.modelId, program: 'drive', seed, prompt, image, adapter, tenant: 't', channels: session.channels });
     return session;
   }
 

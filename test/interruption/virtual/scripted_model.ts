@@ -2,6 +2,7 @@
 import { createKernels, type Kernels } from '../../../src/engine/model/kernels/create_kernels.ts';
 import { shapeKeyOf } from '../../../src/engine/model/spec/component_spec.ts';
 import { loadModelSpec } from '../../../src/engine/model/spec/load_model_spec.ts';
+import type { Adapter } from '../../../src/engine/model/spec/adapter_spec.ts';
 import type { ModelSpec } from '../../../src/engine/model/spec/model_spec.ts';
 import type { PlannedUnit } from '../../../src/engine/model/work.ts';
 import type { LoadedModel } from '../../../src/engine/workers/Worker.ts';
@@ -12,11 +13,19 @@ import { VideoContinuation } from '../../../src/realtime-programs/VideoContinuat
 
 const SPEC = loadModelSpec(new URL('../../../models/drive', import.meta.url).pathname, { verifyChecksums: false });
 
+/** Nothing is computed, so they hold nothing. */
+export const ADAPTERS: Readonly<Record<string, Adapter>> = Object.fromEntries(
+  ['noir', 'glow'].map((id) => {
+    const empty = new SharedArrayBuffer(0);
+    return [id, { id, title: id.toUpperCase(), file: `adapters/${id}.safetensors`, kind: 'lora', version: `sha-of-${id}`, rank: 8, tensors: { attention_down: empty, attention_up: empty, feedforward_down: empty, feedforward_up: empty } }];
+  }),
+);
+
 /** Milliseconds of one unit alone, near what a core takes. */
-export const UNIT_MS: Readonly<Record<string, number>> = { director_prefill: 1.2, director_step: 0.7, text_encoder: 1, start_bank: 0.2, denoise_step: 5, clean_write: 5, vae_decode: 6.5, audio_synth: 0.6, director_logprob: 1.3, vae_encode: 9 };
+export const UNIT_MS: Readonly<Record<string, number>> = { director_prefill: 1.2, director_step: 0.7, text_encoder: 1, start_bank: 0.2, denoise_step: 5, clean_write: 5, vae_decode: 6.5, audio_synth: 0.6, director_logprob: 1.3, vae_encode: 9, denoise_step_adapted: 5.5, clean_write_adapted: 5.5 };
 
 export interface ScriptedModel {
-  readonly spec: Pick<ModelSpec, 'modelId' | 'format' | 'framesPerChunk' | 'components' | 'loops' | 'capabilities'>;
+  readonly spec: Pick<ModelSpec, 'modelId' | 'format' | 'framesPerChunk' | 'components' | 'loops' | 'capabilities' | 'adapters'>;
   readonly kernels: Kernels;
   readonly program: VideoContinuation;
   readonly loaded: LoadedModel;
@@ -29,7 +38,7 @@ export interface ScriptedModel {
 export function scriptedModel(steps = 2, speed = 1): ScriptedModel {
   const video = SPEC.loops['video_continuation']!;
   const loops = { ...SPEC.loops, video_continuation: { ...video, denoise: { ...video.denoise!, steps, windowChunks: 7 } } };
-  const spec = { modelId: SPEC.modelId, format: SPEC.format, framesPerChunk: SPEC.framesPerChunk, components: SPEC.components, loops, capabilities: SPEC.capabilities };
+  const spec = { modelId: SPEC.modelId, format: SPEC.format, framesPerChunk: SPEC.framesPerChunk, components: SPEC.components, loops, capabilities: SPEC.capabilities, adapters: ADAPTERS };
   const kernels = createKernels(spec);
   const cost = Object.entries(UNIT_MS).flatMap(([component, ms]) => [1, 2, 4].map((batch) => ({ component, shapeKey: shapeKeyOf(component, SPEC.components[component]!), batch, p50Ms: batchMs(ms / speed, batch), p95Ms: batchMs(ms / speed, batch) })));
   return { spec, kernels, program: new VideoContinuation(continuationModel(spec, kernels, LANGUAGE)), loaded: { modelId: spec.modelId, weightsVersion: 'scripted', fingerprint: 'virtual', cost } };

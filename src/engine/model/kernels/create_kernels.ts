@@ -47,7 +47,8 @@ export function createKernels(source: KernelSource): Kernels {
 }
 
 function createKernel(loop: LoopSpec, { components, format }: KernelSource): AnyKernel {
-  const [first, second] = loop.components.map((id) => new ComponentGraph(id, components[id]!, loop));
+  const graphs = (ids: readonly string[]): ComponentGraph[] => ids.map((id) => new ComponentGraph(id, components[id]!, loop));
+  const [first, second] = graphs(loop.components);
   const frame90k = frameDuration90k(format);
   switch (loop.kind) {
     case 'encoder_chunk':
@@ -56,8 +57,11 @@ function createKernel(loop: LoopSpec, { components, format }: KernelSource): Any
       return new StartBankKernel(first!);
     case 'ar_decode':
       return new ArDecodeKernel(first!, second!);
-    case 'video_continuation':
-      return new VideoContinuationKernel(first!, second!, loop.denoise!, frame90k);
+    case 'video_continuation': {
+      const [denoise, write] = graphs(loop.adapted ?? []);
+      const adapted = denoise === undefined ? null : { denoise, write: write! };
+      return new VideoContinuationKernel({ denoise: first!, write: second! }, adapted, loop.denoise!, frame90k);
+    }
     case 'vae_tile_decode':
       return new VaeTileDecodeKernel(first!, frame90k);
     case 'audio':

@@ -4,7 +4,14 @@ import type { BlockId, NoiseCounter, PlannedUnit, StepResult, UnitInput, WorkPla
 import type { ComponentGraph } from './component_graph.ts';
 import { NOISE_STREAMS } from './noise_streams.ts';
 import { runDeclared } from './run_declared.ts';
+import { adapterInputs } from './adapter_inputs.ts';
 import { windowInputs, type WindowEntry } from './window_inputs.ts';
+
+/** What a chunk's steps run, and what writes its keys and values. */
+export interface ContinuationGraphs {
+  readonly denoise: ComponentGraph;
+  readonly write: ComponentGraph;
+}
 
 export interface VideoContinuationInput {
   /** Absolute index of the first chunk; its media time is `firstChunk · framesPerChunk` frames. */
@@ -54,20 +61,20 @@ export interface VideoContinuationResult {
 export class VideoContinuationKernel implements LoopKernel<VideoContinuationInput, VideoContinuationState, VideoContinuationResult> {
   readonly kind = 'video_continuation';
   readonly policy: DenoisePolicy;
-  readonly #denoise: ComponentGraph;
-  readonly #write: ComponentGraph;
+  readonly #plain: ContinuationGraphs;
+  readonly #adapted: ContinuationGraphs | null;
   readonly #frame90k: number;
   readonly #latentShape: readonly number[];
   readonly #windowShape: readonly number[];
 
-  /** @param frame90k ticks of one frame. */
-  constructor(denoise: ComponentGraph, write: ComponentGraph, policy: DenoisePolicy, frame90k: number) {
-    this.#denoise = denoise;
-    this.#write = write;
+  /** @param adapted graphs for steps with an adapter. @param frame90k ticks of one frame. */
+  constructor(plain: ContinuationGraphs, adapted: ContinuationGraphs | null, policy: DenoisePolicy, frame90k: number) {
+    this.#plain = plain;
+    this.#adapted = adapted;
     this.policy = policy;
     this.#frame90k = frame90k;
-    this.#latentShape = denoise.spec.inputs['x']!.shape.slice(1) as number[];
-    this.#windowShape = denoise.spec.inputs['k0']!.shape.slice(1) as number[];
+    this.#latentShape = plain.denoise.spec.inputs['x']!.shape.slice(1) as number[];
+    this.#windowShape = plain.denoise.spec.inputs['k0']!.shape.slice(1) as number[];
   }
 
   initState({ firstChunk }: VideoContinuationInput, _ctx: LoopContext): VideoContinuationState {
@@ -132,7 +139,7 @@ export class VideoContinuationKernel implements LoopKernel<VideoContinuationInpu
     const { steps } = this.policy;
     const plan = withConditioning(state.plan, ctx.conditioning);
     const eps = this.#noise(ctx, plan.chunk, NOISE_STREAMS.denoise);
-    return this.#denoise.plan({
+    return this.#graphs(ctx.conditioning).denoise.plan({
       kind: 'diffusion_step',
       step: plan.step,
       inputs: {
@@ -151,7 +158,7 @@ export class VideoContinuationKernel implements LoopKernel<VideoContinuationInpu
 
   #planWrite(state: VideoContinuationState, ctx: LoopContext): WorkPlan {
     const { plan } = state;
-    return this.#write.plan({
+    return this.#graphs(ctx.conditioning).write.plan({
       kind: 'kv_write',
       step: plan.step,
       inputs: { x: { kind: 'block', block: state.x! }, eps: this.#noise(ctx, plan.chunk, NOISE_STREAMS.context), ...this.#context(state, ctx.conditioning) },
@@ -161,8 +168,14 @@ export class VideoContinuationKernel implements LoopKernel<VideoContinuationInpu
     });
   }
 
+  #graphs({ adapter }: Conditioning): ContinuationGraphs {
+    if (adapter == null) return this.#plain;
+    if (this.#adapted === null) throw new TypeError(`adapter ${adapter.id} needs adapted graphs, and the loop has none`);
+    return this.#adapted;
+  }
+
   /** Inputs that both graphs share. */
-  #context({ plan, prev, window }: VideoContinuationState, { steer, speed, prompt }: Conditioning): Record<string, UnitInput> {
+  #context({ plan, prev, window }: VideoContinuationState, { steer, speed, prompt, adapter }: Conditioning): Record<string, UnitInput> {
     const angles = timeAngles(plan.chunk, this.policy.timeRotary);
     return {
       prev: prev === null ? { kind: 'zeros', shape: this.#latentShape } : { kind: 'block', block: prev },
@@ -173,6 +186,7 @@ export class VideoContinuationKernel implements LoopKernel<VideoContinuationInpu
       time_sin: floats(angles.map(Math.sin)),
       ...Object.fromEntries(Object.entries(prompt!).map(([name, block]) => [name, { kind: 'block', block }])),
       ...windowInputs(window, this.policy.windowChunks, this.#windowShape),
+      ...(adapter == null ? {} : adapterInputs(adapter, this.#adapted!.denoise.spec)),
     };
   }
 

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { Type, type Static } from 'typebox';
+import { AdapterCompatibility } from './adapter_spec.ts';
 import { TENSOR_TYPES, type TensorSignature } from './tensor_signature.ts';
 
 const Sha256 = Type.String({ pattern: '^[0-9a-f]{64}$' });
@@ -30,6 +31,8 @@ export const ManifestFile = Type.Object({
       outputs: Type.Array(ConvertedTensor),
     }),
   ),
+  /** Needed where model.yaml has adapters. */
+  adapter_compatibility: Type.Optional(AdapterCompatibility),
 });
 export type ManifestFile = Static<typeof ManifestFile>;
 
@@ -48,16 +51,17 @@ export interface CheckpointComponent {
 
 export interface CheckpointManifest {
   readonly model: string;
-  /** Names these weights and no others: a digest over the checksums of all files. */
+  /** Names these weights and no others: a digest over the checksums of all files but the adapters, which have versions of their own. */
   readonly weightsVersion: string;
   readonly conversionVersion: string;
   readonly files: ManifestFile['files'];
   readonly components: Readonly<Record<string, CheckpointComponent>>;
 }
 
-export function toCheckpointManifest({ model, conversion_version: conversionVersion, files, components }: ManifestFile): CheckpointManifest {
+/** @param adapters files that hold adapters. */
+export function toCheckpointManifest({ model, conversion_version: conversionVersion, files, components }: ManifestFile, adapters: readonly string[] = []): CheckpointManifest {
   const digest = createHash('sha256');
-  for (const name of Object.keys(files).sort()) digest.update(`${name} ${files[name]!.sha256}\n`);
+  for (const name of Object.keys(files).filter((file) => !adapters.includes(file)).sort()) digest.update(`${name} ${files[name]!.sha256}\n`);
   return {
     model,
     weightsVersion: `${model}-${conversionVersion}-${digest.digest('hex').slice(0, 12)}`,

@@ -1,3 +1,4 @@
+import { ADAPTER_MATRICES, ADAPTER_SCALE, ADAPTER_TENSORS, adapterTarget } from './adapter_spec.ts';
 import type { AuthoringFile, KeyPath } from './authoring_file.ts';
 import type { CheckpointManifest, ManifestFile, ReportFile } from './checkpoint_manifest.ts';
 import type { ComponentSpec } from './component_spec.ts';
@@ -6,7 +7,7 @@ import { expandInitial, type LoopKind, type LoopsFile } from './loop_spec.ts';
 import type { ModelFile } from './model_spec.ts';
 import type { ParallelFile } from './parallelism_contract.ts';
 import type { ProgramsFile } from './program_declaration.ts';
-import { signatureText, unitElements, type TensorSignature } from './tensor_signature.ts';
+import { signatureText, unitElements, unitShape, type TensorSignature } from './tensor_signature.ts';
 import type { Static } from 'typebox';
 
 export interface AuthoredModel {
@@ -26,6 +27,7 @@ export function crossCheck(authored: AuthoredModel): void {
   checkComponents(authored);
   checkCaches(authored);
   checkLoops(authored);
+  checkAdapters(authored);
   checkCapabilities(authored);
   checkProcessors(authored);
   checkPrograms(authored);
@@ -139,6 +141,60 @@ function checkLoops({ model, loops, parallel }: AuthoredModel): void {
       }
     }
   }
+}
+
+/** Adapted graphs take what the plain ones take, and an adapter; adapters fit the manifest and those graphs. */
+function checkAdapters({ model, loops, manifest, checkpoint }: AuthoredModel): void {
+  const { components, adapters = {} } = model.value;
+  const extra = [...ADAPTER_TENSORS, ADAPTER_SCALE];
+  let graph: ComponentSpec | null = null;
+  for (const [id, loop] of Object.entries(loops.value.loops)) {
+    if (loop.adapted === undefined) continue;
+    const path = ['loops', id, 'adapted'];
+    if (loop.kind !== 'video_continuation') throw loops.fault(path, 'loop that takes adapters', 'video_continuation', loop.kind);
+    if (loop.adapted.length !== loop.components.length) throw loops.fault(path, 'as many adapted components as components', loop.components.length, loop.adapted.length);
+    for (const [index, adaptedId] of loop.adapted.entries()) {
+      const plainId = loop.components[index]!;
+      const [plain, adapted] = [components[plainId]!, components[adaptedId]];
+      if (adapted === undefined) throw loops.fault([...path, index], 'unknown component', Object.keys(components), adaptedId);
+      for (const name of extra) if (adapted.inputs[name] === undefined) throw model.fault(['components', adaptedId, 'inputs', name], 'adapted graph lacks an input', name, Object.keys(adapted.inputs));
+      const inputs = Object.fromEntries(Object.entries(adapted.inputs).filter(([name]) => !extra.includes(name)));
+      for (const [side, given] of [['inputs', inputs], ['outputs', adapted.outputs]] as const) {
+        for (const name of new Set([...Object.keys(plain[side]), ...Object.keys(given)])) {
+          const [expected, actual] = [plain[side][name], given[name]].map((signature) => (signature === undefined ? 'nothing' : signatureText(signature)));
+          if (expected !== actual) throw model.fault(['components', adaptedId, side, name], `tensor of ${plainId}`, expected, actual);
+        }
+      }
+      for (const name of extra) {
+        const [first, own] = [signatureText((graph ?? adapted).inputs[name]!), signatureText(adapted.inputs[name]!)];
+        if (first !== own) throw model.fault(['components', adaptedId, 'inputs', name], `tensor of ${loop.adapted[0]}`, first, own);
+      }
+      graph ??= adapted;
+    }
+  }
+  const declared = Object.entries(adapters);
+  if (declared.length === 0) return;
+  if (graph === null) throw model.fault(['adapters'], 'no loop has adapted components', 'a loop with `adapted`', 'none');
+  const compatibility = manifest.value.adapter_compatibility;
+  if (compatibility === undefined) throw manifest.fault(['adapter_compatibility'], 'missing key', 'adapter_compatibility', 'nothing');
+  for (const [target, [rows, columns]] of Object.entries(compatibility.targets)) checkTarget(manifest, graph, target, [rows, columns], compatibility.max_rank);
+  for (const [id, { file, kind }] of declared) {
+    if (!compatibility.kinds.includes(kind)) throw model.fault(['adapters', id, 'kind'], 'kind that the manifest lacks', compatibility.kinds, kind);
+    if (checkpoint.files[file] === undefined) throw model.fault(['adapters', id, 'file'], 'file without checksum in the manifest', Object.keys(checkpoint.files), file);
+  }
+}
+
+/** A target has its place in the packed tensors: layer, columns in, rank; layer, rank, rows out. */
+function checkTarget(manifest: AuthoredModel['manifest'], { inputs }: ComponentSpec, target: string, [rows, columns]: readonly [number, number], maxRank: number): void {
+  const path = ['adapter_compatibility', 'targets', target];
+  const place = adapterTarget(target);
+  if (place === null) throw manifest.fault(path, 'matrix that no adapted graph takes', Object.keys(ADAPTER_MATRICES).map((name) => `picture_experts.{layer}.${name}`), target);
+  const { down, up } = ADAPTER_MATRICES[place.matrix];
+  const [layers, expectedColumns, rank] = unitShape(inputs[down]!);
+  const [upLayers, upRank, expectedRows] = unitShape(inputs[up]!);
+  if (layers !== upLayers || rank !== upRank || maxRank > rank!) throw manifest.fault(['adapter_compatibility', 'max_rank'], `layers and rank of ${down} and ${up}`, [layers, rank], [upLayers, upRank, maxRank]);
+  if (place.layer >= layers!) throw manifest.fault(path, `layers of ${down}`, `0 to ${layers! - 1}`, place.layer);
+  if (rows !== expectedRows || columns !== expectedColumns) throw manifest.fault(path, `rows of ${up} and columns of ${down}`, [expectedRows, expectedColumns], [rows, columns]);
 }
 
 function checkCapabilities({ model, loops }: AuthoredModel): void {

@@ -1,6 +1,8 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { loadAdapter } from '../adapters/load_adapter.ts';
+import type { Adapter } from './adapter_spec.ts';
 import { AuthoringFile, deepFreeze } from './authoring_file.ts';
 import { ManifestFile, ReportFile, toCheckpointManifest } from './checkpoint_manifest.ts';
 import { crossCheck, type AuthoredModel } from './cross_check.ts';
@@ -17,7 +19,7 @@ export interface LoadOptions {
 
 /**
  * Reads a model directory and checks all of it before anything is loaded: each file against its schema, the files against each other,
- * the components against the manifest, the weights against their checksums.
+ * the components against the manifest, the weights against their checksums, the adapters against what they are for.
  *
  * @throws {SpecError} naming file, line, key and both operands of the first fault.
  */
@@ -33,7 +35,7 @@ export function loadModelSpec(modelDir: string, { verifyChecksums = true }: Load
   if (variant === undefined) throw deployment.fault(['variant'], 'unknown variant', Object.keys(model.value.variants), variantId);
   const manifest = AuthoringFile.read(dir, variant.manifest, ManifestFile);
   const report = AuthoringFile.read(dir, variant.report, ReportFile);
-  const checkpoint = toCheckpointManifest(manifest.value);
+  const checkpoint = toCheckpointManifest(manifest.value, Object.values(model.value.adapters ?? {}).map(({ file }) => file));
   const authored: AuthoredModel = { model, loops, parallel, programs, deployment, manifest, report, checkpoint, variantId };
   crossCheck(authored);
   checkFiles(dir, authored, verifyChecksums);
@@ -52,6 +54,7 @@ export function loadModelSpec(modelDir: string, { verifyChecksums = true }: Load
     checkpoint,
     processors,
     caches,
+    adapters: loadAdapters(dir, authored),
     parallelPlans: parallel.value.plans,
     programs: programs.value.programs,
     deployment: deployment.value,
@@ -61,6 +64,16 @@ export function loadModelSpec(modelDir: string, { verifyChecksums = true }: Load
 /** Absolute path of a component's graph. */
 export function graphPath(spec: ModelSpec, componentId: string): string {
   return join(spec.modelDir, spec.checkpoint.components[spec.components[componentId]!.loadId]!.file);
+}
+
+/** Their files have been checked by size and checksum. */
+function loadAdapters(dir: string, { model, loops, checkpoint, manifest }: AuthoredModel): Record<string, Adapter> {
+  const adapted = Object.values(loops.value.loops).find((loop) => loop.adapted !== undefined)?.adapted?.[0];
+  const entries = Object.entries(model.value.adapters ?? {}).map(([id, spec]) => {
+    const source = { id, spec, sha256: checkpoint.files[spec.file]!.sha256, compatibility: manifest.value.adapter_compatibility!, inputs: model.value.components[adapted!]!.inputs };
+    return [id, loadAdapter(source, readFileSync(join(dir, spec.file)))] as const;
+  });
+  return Object.fromEntries(entries);
 }
 
 function checkFiles(dir: string, { model, manifest }: AuthoredModel, verifyChecksums: boolean): void {

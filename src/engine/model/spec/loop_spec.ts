@@ -70,6 +70,8 @@ export const LoopSpec = Type.Object(
   {
     kind: Type.Enum([...LOOP_KINDS]),
     components: Type.Array(Type.String(), { minItems: 1 }),
+    /** The same components, in the same order, as graphs that also take an adapter: units with an adapter run these. */
+    adapted: Type.Optional(Type.Array(Type.String(), { minItems: 1 })),
     stateSchema: Type.String(),
     step: StepPolicy,
     preemption: PreemptionPolicy,

@@ -1,5 +1,6 @@
 import { Type, type Static } from 'typebox';
 import type { MediaFormat } from '../../../streams/media_time.ts';
+import { AdapterSpec, type Adapter } from './adapter_spec.ts';
 import { CapabilityMatrix } from './capability_matrix.ts';
 import type { CheckpointManifest } from './checkpoint_manifest.ts';
 import { ComponentSpec } from './component_spec.ts';
@@ -39,6 +40,7 @@ export const ModelFile = Type.Object(
     capabilities: CapabilityMatrix,
     processors: Type.Record(Type.String(), ProcessorSpec),
     caches: Type.Record(Type.String(), CacheContract),
+    adapters: Type.Optional(Type.Record(Type.String(), AdapterSpec)),
   },
   { additionalProperties: false },
 );
@@ -63,6 +65,8 @@ export interface ModelSpec {
   readonly checkpoint: CheckpointManifest;
   readonly processors: Readonly<Record<string, ProcessorSpec>>;
   readonly caches: Readonly<Record<string, CacheContract>>;
+  /** Loaded and checked, by id. */
+  readonly adapters: Readonly<Record<string, Adapter>>;
   readonly parallelPlans: Readonly<Record<string, ParallelPlanPattern>>;
   readonly programs: Readonly<Record<string, ProgramDeclaration>>;
   readonly deployment: DeploymentSpec;
