@@ -47,6 +47,7 @@ COMPONENT_PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "audio_synth": {"normalisation": ("sound_mean", "sound_std")},
     "start_bank": {"normalisation": ("latent_mean", "latent_std", "sound_mean", "sound_std")},
     "vae_encode": {"autoencoder": ("encoder",), "normalisation": ("latent_mean", "latent_std")},
+    "video_encode": {"autoencoder": ("encoder",), "normalisation": ("latent_mean", "latent_std")},
     "director_logprob": {"transformer": ("word_", "text_experts", "text_output_norm", "query_scale")},
 }
 SOURCE_FILE = {"transformer": "dit.pt", "autoencoder": "vae.pt", "normalisation": "norm.pt"}
@@ -102,7 +103,7 @@ def build_manifest(model: DriveModel, folder: Path, lineage: dict | None) -> dic
         },
         "opset": OPSET,
         "batch": {"axis": 0, "min": 1, "max": MAX_BATCH},
-        "dtype_policy": {"weights": "float32", "compute": "float32", "start_bank": "float16, widened on read", "vae_encode": "int8 per output channel, widened at load", "pixels": "uint8", "sound": "int16"},
+        "dtype_policy": {"weights": "float32", "compute": "float32", "start_bank": "float16, widened on read", "vae_encode, video_encode": "int8 per output channel, widened at load", "pixels": "uint8", "sound": "int16"},
         "adapter_compatibility": {
             "base": model.source_sha256["dit.pt"], "kinds": ["lora"],
             "targets": ["picture_experts.*", "sound_experts.*", "text_experts.*"],

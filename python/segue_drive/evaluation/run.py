@@ -29,6 +29,7 @@ from ..vocabulary import ATTRIBUTES, PHRASES, canonical_prompt
 from ..world import Attributes, World, render, sound_controls
 from .autoencoder import measure_autoencoder
 from .cases import FAMILIES, LAST_CHUNK, SWITCH_CHUNK, Case, make_cases
+from .given_video import GivenVideo
 from .lines import Line, number_line, share_line
 from .soak import soak
 from .sound_judge import heard_controls, judge_sound
@@ -229,7 +230,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--soak-minutes", type=int, default=0)
-    parser.add_argument("--parts", nargs="*", help="only these: size, speed, batch, director, a family of cases, image, steering, autoencoder, soak")
+    parser.add_argument("--parts", nargs="*", help="only these: size, speed, batch, director, a family of cases, image, steering, video, autoencoder, soak")
     parser.add_argument("--stills", type=Path)
     parser.add_argument("--out", type=Path, help="also write the lines to this file")
     args = parser.parse_args()
@@ -238,6 +239,7 @@ def main() -> None:
     measures: dict[str, Callable[[], object]] = {
         "size": run.size, "speed": lambda: run.add(*measure_speed(run.graphs)), "batch": run.batched_as_alone, "director": run.director,
         **{name: functools.partial(run.family, name) for name in FAMILIES}, "image": run.image_to_video, "steering": run.steering_between_steps,
+        "video": lambda: run.add(*GivenVideo(run.graphs, run.judge, run.held_out, run.cases, run.seed).measure()),
     }
     if args.source:
         measures["autoencoder"] = lambda: run.add(*measure_autoencoder(args.source, args.cases))

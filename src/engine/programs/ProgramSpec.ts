@@ -14,6 +14,8 @@ export type ProgramNode =
   | { readonly kind: 'model_loop'; readonly loopKind: string; readonly components: readonly string[] }
   /** Runs one component once. */
   | { readonly kind: 'component'; readonly component: string }
+  /** Packs what is held into what loops consume, as `action_condition` packs actions. No WorkUnit: its cost is none. */
+  | { readonly kind: 'condition'; readonly condition: 'action_condition' }
   | { readonly kind: 'external'; readonly service: string }
   | { readonly kind: 'artifact'; readonly access: 'read' | 'write' }
   /** Branches, joins, waits, retries or cancels. */

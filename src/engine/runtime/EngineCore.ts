@@ -98,6 +98,10 @@ export class EngineCore {
       identity: deps.identity,
       trace: (event) => this.#trace(event),
       changed: (run) => this.#dispatcher.requeue(run),
+      woken: (run) => {
+        this.#dispatcher.requeue(run);
+        this.#dispatcher.round();
+      },
       settled: () => this.#settled(),
     });
   }

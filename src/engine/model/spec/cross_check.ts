@@ -24,6 +24,7 @@ export interface AuthoredModel {
 /** Checks what no file can check alone. @throws {SpecError} at the first fault. */
 export function crossCheck(authored: AuthoredModel): void {
   checkComponents(authored);
+  checkActions(authored);
   checkCaches(authored);
   checkLoops(authored);
   checkCapabilities(authored);
@@ -47,7 +48,10 @@ const LOOP_BINDINGS: Readonly<Record<LoopKind, readonly { readonly inputs: reado
   vae_tile_decode: [{ inputs: ['x', 'frame'], outputs: ['rgb'] }],
   audio: [{ inputs: ['x', 'frame', 'phase', 'control', 'tail', 'noise'], outputs: ['pcm', 'phase_next', 'control_next', 'tail_next'] }],
   logprob_recompute: [{ inputs: ['ids'], outputs: ['logprobs'] }],
-  vae_tile_encode: [{ inputs: ['rgb'], outputs: ['x', 'entry'] }],
+  vae_tile_encode: [
+    { inputs: ['rgb'], outputs: ['x', 'entry'] },
+    { inputs: ['rgb', 'frame', 'before', 'like', 'recolour', 'eps', 'level'], outputs: ['x'] },
+  ],
 };
 
 function checkComponents({ model, manifest, report, checkpoint, variantId }: AuthoredModel): void {
@@ -137,6 +141,19 @@ function checkLoops({ model, loops, parallel }: AuthoredModel): void {
         const given = expandInitial(loop.initial?.[name] ?? [], elements).length;
         if (given !== elements) throw loops.fault([...path, 'initial', name], `elements of ${loop.components[0]}.${name}`, elements, given);
       }
+    }
+  }
+}
+
+/** An action conditions steps by an input of its name: one index into its values. */
+function checkActions({ model, loops }: AuthoredModel): void {
+  const { actions = {}, components } = model.value;
+  const steps = Object.values(loops.value.loops).filter(({ kind }) => kind === 'video_continuation').flatMap((loop) => loop.components);
+  for (const [name, { values, neutral }] of Object.entries(actions)) {
+    if (!values.includes(neutral)) throw model.fault(['actions', name, 'neutral'], 'value that is not listed', values, neutral);
+    for (const componentId of steps) {
+      const input = components[componentId]?.inputs[name];
+      if (input?.dtype !== 'int64' || unitElements(input) !== 1) throw model.fault(['actions', name], `input of ${componentId} that takes it`, `${name}: int64 of one element`, input === undefined ? 'nothing' : signatureText(input));
     }
   }
 }
