@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ..evaluate import Judge
@@ -61,11 +63,11 @@ class GivenVideo:
     def __init__(self, graphs: DriveGraphs, judge: Judge, held_out: HeldOut, cases: int, seed: int) -> None:
         self.graphs, self.judge, self.held_out, self.cases, self.seed = graphs, judge, held_out, cases, seed
 
-    def measure(self) -> list[Line]:
-        lines = []
+    def measure(self) -> Iterator[Line]:
+        yield from self._continue()
         for strength in STRENGTHS:
-            lines += self._transform(strength, known=False)
-        return [*lines, *self._transform(STRENGTHS[-1], known=True), *self._continue()]
+            yield from self._transform(strength, known=False)
+        yield from self._transform(STRENGTHS[-1], known=True)
 
     def _drives(self, first: int, chunks: int) -> tuple[np.random.Generator, list[Attributes], np.ndarray, np.ndarray, np.ndarray]:
         """Random generator, attributes, turns, speeds and frames `[B, chunks, 2, 128, 224, 3]` of a batch of drives."""

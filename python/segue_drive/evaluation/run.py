@@ -144,6 +144,10 @@ class Evaluation:
             share_line("image without words: place and time are read right", sum(read), len(read), 0.9),
         )
 
+    def given_video(self) -> None:
+        for line in GivenVideo(self.graphs, self.judge, self.held_out, self.cases, self.seed).measure():
+            self.add(line)
+
     def director(self) -> None:
         figures = measure_director(self.model, max(200, self.cases), self.seed)
         count = int(figures["edits"])  # type: ignore[call-overload]
@@ -239,7 +243,7 @@ def main() -> None:
     measures: dict[str, Callable[[], object]] = {
         "size": run.size, "speed": lambda: run.add(*measure_speed(run.graphs)), "batch": run.batched_as_alone, "director": run.director,
         **{name: functools.partial(run.family, name) for name in FAMILIES}, "image": run.image_to_video, "steering": run.steering_between_steps,
-        "video": lambda: run.add(*GivenVideo(run.graphs, run.judge, run.held_out, run.cases, run.seed).measure()),
+        "video": run.given_video,
     }
     if args.source:
         measures["autoencoder"] = lambda: run.add(*measure_autoencoder(args.source, args.cases))

@@ -111,15 +111,13 @@ contract('vae_tile_encode', {
 test('a chunk of a given video: one unit a frame, each of its own; recoloured and noised as far as it is told', async () => {
   const ctx = contextOf({ seed: 5 });
   const { vae_tile_encode: kernel, start_bank: bank } = plain.kernels;
-  const bankPlan = bank.planStep(bank.initState({ index: 3 }, ctx), ctx)!;
-  const [{ outputs: like }] = (await plain.runUnits([plain.unitOf('start_bank', 'bank', bankPlan)])) as [RanUnit];
+  const { latents: block } = (await plain.runToEnd(bank, 'a', bank.initState({ index: 3 }, ctx), ctx)) as { latents: number };
   const encoded = async (frames: readonly SharedArrayBuffer[], towards: { readonly like: number; readonly level: number; readonly chunk: number } | null): Promise<readonly number[]> => {
     let state = kernel.initState({ frames, towards }, ctx);
     let last: readonly number[] = [];
-    for (let plan = kernel.planStep(state, ctx); plan !== null; plan = kernel.planStep(state, ctx)) {
-      const [ran] = (await plain.runUnits([plain.unitOf('vae_tile_encode', 'bank', plan)])) as [RanUnit];
-      last = (await plain.readOutputs(ran))['x']!;
-      state = kernel.advance(state, ran.unit, ran.outputs);
+    for (let next = await plain.step(kernel, 'a', state, ctx, { keep: true }); next !== null; next = await plain.step(kernel, 'a', state, ctx, { keep: true })) {
+      last = (await plain.readOutputs(next.ran))['x']!;
+      state = next.state;
     }
     assert.deepEqual([state.plan.encoded, state.plan.done], [2, true]);
     return last;
@@ -128,7 +126,6 @@ test('a chunk of a given video: one unit a frame, each of its own; recoloured an
   const [ab, aa, bb] = [await encoded([a, b], null), await encoded([a, a], null), await encoded([b, b], null)];
   const half = (x: readonly number[], frame: number): number[] => x.slice(0, 28 * 128).filter((_, at) => Math.floor((at % 128) / 64) === frame);
   assert.deepEqual([half(ab, 0), half(ab, 1)], [half(aa, 0), half(bb, 1)]);
-  const block = like.blocks['x']!;
   const [mild, strong] = [await encoded([a, b], { like: block, level: 0, chunk: 4 }), await encoded([a, b], { like: block, level: 1, chunk: 4 })];
   assert.notDeepEqual(mild, ab);
   assert.deepEqual(strong, await encoded([b, a], { like: block, level: 1, chunk: 4 }), 'at 1 there is only noise');
