@@ -20,8 +20,8 @@ export type ProgramNode =
   | { readonly kind: 'artifact'; readonly access: 'read' | 'write' }
   /** Branches, joins, waits, retries or cancels. */
   | { readonly kind: 'control'; readonly control: 'branch' | 'join' | 'wait' | 'retry' | 'cancel' }
-  /** Emits partial outputs to a stream of the session. */
-  | { readonly kind: 'stream'; readonly stream: 'video' | 'audio' | 'text' | 'media' | 'logprobs' }
+  /** Emits partial outputs to a stream of the session; `frames` comes in. */
+  | { readonly kind: 'stream'; readonly stream: 'frames' | 'video' | 'audio' | 'text' | 'media' | 'logprobs' }
   | { readonly kind: 'transfer'; readonly from: string; readonly to: string };
 
 export interface ProgramEdge {

@@ -42,6 +42,8 @@ export interface RealtimeProgram<State extends ProgramState = ProgramState> {
   advance(state: State, step: CommittedStep, predict: Predict): Transition<State>;
   /** @throws {SegueError} `prompt_not_understood`: the state is as before then. */
   redirect(state: State, request: RedirectRequest): { readonly state: State; readonly warnings: readonly PromptWarning[] };
+  /** A chunk of the video that the program takes in; absent where it takes none. It keeps the newest that nothing was made of: `dropped` says that it let one go. @param idle no unit is out: what hasn't been begun may be replaced. @throws {TypeError} for other pictures. */
+  receive?(state: State, frames: readonly SharedArrayBuffer[], idle: boolean): { readonly state: State; readonly dropped: boolean };
   /** Predicted device milliseconds from a redirect, just begun, to its first changed frame. */
   predictRedirectMs(state: State, predict: Predict): number;
   /** Whether a chunk in flight could be steered: the runtime then keeps it, if it directly follows what was seen. */

@@ -124,6 +124,9 @@ export class EngineCore {
       case 'session.request':
         this.#request(message);
         break;
+      case 'session.frames':
+        this.#sessions.get(message.sessionId)?.incoming(message.frames);
+        break;
       case 'session.close':
         this.#close(message.sessionId);
         break;
