@@ -49,6 +49,7 @@ COMPONENT_PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "audio_synth": {"normalisation": ("sound_mean", "sound_std")},
     "start_bank": {"normalisation": ("latent_mean", "latent_std", "sound_mean", "sound_std")},
     "vae_encode": {"autoencoder": ("encoder",), "normalisation": ("latent_mean", "latent_std")},
+    "video_encode": {"autoencoder": ("encoder",), "normalisation": ("latent_mean", "latent_std")},
     "director_logprob": {"transformer": ("word_", "text_experts", "text_output_norm", "query_scale")},
 }
 COMPONENT_PARTS |= {f"{name}_adapted": COMPONENT_PARTS[name] for name in ("denoise_step", "clean_write")}
@@ -111,7 +112,7 @@ def build_manifest(model: DriveModel, folder: Path, lineage: dict | None, checks
         },
         "opset": OPSET,
         "batch": {"axis": 0, "min": 1, "max": MAX_BATCH},
-        "dtype_policy": {"weights": "float32", "compute": "float32", "start_bank": "float16, widened on read", "vae_encode": "int8 per output channel, widened at load", "pixels": "uint8", "sound": "int16"},
+        "dtype_policy": {"weights": "float32", "compute": "float32", "start_bank": "float16, widened on read", "vae_encode, video_encode": "int8 per output channel, widened at load", "pixels": "uint8", "sound": "int16"},
         "adapter_compatibility": compatibility(model.transformer_sha256),
         "start_bank": {"entries": BANK_SIZE, "first_seed": FIRST_SEED, "speed": START_SPEED, "content": "encoded renders, not generated"},
         "picture_reader": {"reads": ["place", "time", "weather"], "fitted_on": f"{NUM_RENDERS} renders of trained combinations, seed {SEED}"},

@@ -18,7 +18,7 @@ from .geometry import (
 )
 from .low_rank import ADAPTER_INPUTS, ADAPTER_SHAPES, LowRankUpdate
 from .picture_decoder import VaeDecode
-from .picture_encoder import VaeEncode
+from .picture_encoder import VaeEncode, VideoEncode
 from .picture_reader import PictureReader
 from .synth import NUM_BINS, SoundSynthesiser, neutral_control
 from .transformer import DriveTransformer, space_angles, time_rotation
@@ -161,8 +161,10 @@ def example_inputs(names: list[str], batch: int = 2, seed: int = 0) -> tuple[Ten
         if name in WINDOW_KEYS or name in WINDOW_VALUES:
             return torch.randn(batch, NUM_LAYERS, NUM_HEADS, NUM_TOKENS, HEAD_DIM, generator=g)
         match name:
-            case "x" | "eps" | "prev" | "pin":
+            case "x" | "eps" | "prev" | "pin" | "before" | "like":
                 return torch.randn(batch, NUM_TOKENS, TOKEN_DIM, generator=g)
+            case "recolour" | "level":
+                return torch.rand(batch, 1, generator=g)
             case "t":
                 return 0.3 + 0.7 * torch.rand(batch, 1, generator=g)
             case "t_next":
@@ -224,6 +226,7 @@ def build_graphs(model: DriveModel, start_chunks: Tensor) -> dict[str, Graph]:
     whole = torch.randint(3, len(WORDS), (2, DIRECTOR_WORDS), generator=torch.Generator().manual_seed(2))
     denoise = ["x", "eps", "prev", "pin", "pin_frames", "t", "t_prev", "t_next", *_ACTION_AND_TIME, *_TEXT, *_WINDOW]
     write = ["x", "eps", "prev", "t_prev", *_ACTION_AND_TIME, *_TEXT, *_WINDOW]
+    picture, video = VaeEncode(model, start_chunks, PictureReader.of(model)), ["rgb", "frame", "before", "like", "recolour", "eps", "level"]
     synth = SoundSynthesiser(model.sound_mean, model.sound_std)
     graphs = {
         "text_encoder": Graph(TextEncoder(transformer), ["ids"], ["tk", "tv", "tmask"], (ids,)),
@@ -238,7 +241,8 @@ def build_graphs(model: DriveModel, start_chunks: Tensor) -> dict[str, Graph]:
         "director_step": Graph(DirectorStep(transformer), ["word", "position", "kv"], ["logits", "kv_next"], example_inputs(["word", "position", "kv"])),
         "start_bank": Graph(StartBank(start_chunks), ["index"], ["x"], example_inputs(["index"])),
         "director_logprob": Graph(DirectorLogprob(transformer), ["ids"], ["logprobs"], (whole,)),
-        "vae_encode": Graph(VaeEncode(model, start_chunks, PictureReader.of(model)), ["rgb"], ["x", "entry"], example_inputs(["rgb"])),
+        "vae_encode": Graph(picture, ["rgb"], ["x", "entry"], example_inputs(["rgb"])),
+        "video_encode": Graph(VideoEncode(picture, frame_mask()), video, ["x"], example_inputs(video)),
         "denoise_step_adapted": Graph(DenoiseStepAdapted(transformer), [*denoise, *ADAPTER_INPUTS], ["x_next"], example_inputs([*denoise, *ADAPTER_INPUTS])),
         "clean_write_adapted": Graph(CleanWriteAdapted(transformer), [*write, *ADAPTER_INPUTS], ["k", "v", "prev_next"], example_inputs([*write, *ADAPTER_INPUTS])),
     }

@@ -11,6 +11,7 @@ from segue_drive.picture_encoder import Int8Conv2d
 from segue_drive.picture_reader import PictureReader, features, random_picture
 from segue_drive.rollout import DriveGraphs, decode
 from segue_drive.start_chunks import bank_attributes
+from segue_drive.vae import unpatchify_frame
 
 
 @pytest.fixture(scope="module")
@@ -62,3 +63,27 @@ def test_the_reader_reads_rows() -> None:
     weight, bias = torch.zeros(256, 13), torch.zeros(13)
     bias[3] = bias[5 + 2] = bias[9 + 1] = 1
     assert PictureReader(weight, bias)(latents).tolist() == [3 * 16 + 2 * 4 + 1] * 2
+
+
+def test_a_chunk_of_video_is_made_frame_by_frame_and_keeps_what_it_is_not_told_to_change(graphs, pictures) -> None:
+    shares = lambda value: np.full((2, 1), value, np.float32)  # noqa: E731
+    zeros, noise = np.zeros((2, 32, 128), np.float32), np.random.default_rng(1).standard_normal((2, 32, 128)).astype(np.float32)
+    like = graphs.run("start_bank", index=np.array([[12], [47]]))[0]
+
+    def encoded(frames: list[np.ndarray], recolour: float, level: float) -> np.ndarray:
+        x = zeros
+        for i, rgb in enumerate(frames):
+            frame = np.tile(np.eye(2, dtype=np.float32)[i], (2, 1))
+            x = graphs.run("video_encode", rgb=rgb, frame=frame, before=x, like=like, recolour=shares(recolour), eps=noise, level=shares(level))[0]
+        return x
+
+    one, other = pictures[:2], pictures[6:8]
+    as_it_is = encoded([one, other], 0, 0)
+    for half, rgb in ((slice(0, 64), one), (slice(64, 128), other)):
+        assert np.abs(as_it_is[:, :NUM_PICTURE_TOKENS, half] - graphs.run("vae_encode", rgb=rgb)[0][:, :NUM_PICTURE_TOKENS, half]).max() < 1e-4
+    assert np.allclose(encoded([one, other], 1, 1), noise, atol=1e-5)
+    recoloured, half_noised = encoded([one, other], 1, 0), encoded([one, other], 1, 0.5)
+    assert np.allclose(half_noised, 0.5 * recoloured + 0.5 * noise, atol=1e-4)
+    rows = [features(unpatchify_frame(torch.from_numpy(x[:, :NUM_PICTURE_TOKENS, :64].copy()))) for x in (recoloured, like)]
+    assert torch.allclose(*rows, atol=0.05), "each row has the mean and the mean square of the row that it is to look like"
+    assert np.array_equal(recoloured[:, NUM_PICTURE_TOKENS:], like[:, NUM_PICTURE_TOKENS:])

@@ -11,8 +11,10 @@ import { SegueError } from '../protocol/errors.ts';
 import type { ContinuationModel, PromptLanguage, ScenePlan } from '../realtime-programs/continuation_model.ts';
 import { continuationModel, type ContinuationSource } from '../realtime-programs/drive_model.ts';
 import { bindingContext } from '../engine/model/binding_context.ts';
+import { ActionConditionNode } from './nodes/ActionConditionNode.ts';
 import { DirectorNode } from './nodes/DirectorNode.ts';
 import { FrameNode } from './nodes/FrameNode.ts';
+import { FramesNode } from './nodes/FramesNode.ts';
 import { OnceNode } from './nodes/OnceNode.ts';
 import { VideoNode } from './nodes/VideoNode.ts';
 import { logprobSink, mediaSink, textSink } from './sinks.ts';
@@ -26,6 +28,7 @@ export const REASON_THEN_GENERATE: InlineSpec = {
     director: { kind: 'model_loop', loopKind: 'ar_decode' },
     encoder: { kind: 'model_loop', loopKind: 'encoder_chunk' },
     start: { kind: 'model_loop', loopKind: 'start_bank' },
+    action: { kind: 'condition', condition: 'action_condition' },
     video: { kind: 'model_loop', loopKind: 'video_continuation' },
     sound: { kind: 'model_loop', loopKind: 'audio' },
     picture: { kind: 'model_loop', loopKind: 'vae_tile_decode' },
@@ -40,7 +43,8 @@ export const REASON_THEN_GENERATE: InlineSpec = {
     { kind: 'tensor', from: 'encoder.prompt', to: 'video.prompt' },
     { kind: 'tensor', from: 'start.latents', to: 'video.start' },
     { kind: 'control', from: 'input.chunks', to: 'video.chunks' },
-    { kind: 'control', from: 'input.actions', to: 'video.actions' },
+    { kind: 'control', from: 'input.actions', to: 'action.actions' },
+    { kind: 'tensor', from: 'action.conditioning', to: 'video.actions' },
     { kind: 'tensor', from: 'video.latents', to: 'picture.latents' },
     { kind: 'tensor', from: 'video.latents', to: 'sound.latents' },
     { kind: 'stream', from: 'picture.pictures', to: 'mediaOut.pictures' },
@@ -64,6 +68,61 @@ export const PICTURE_THEN_GENERATE: InlineSpec = {
   ],
 };
 
+/** Input `frames` of the programs that are given a video: one item a chunk, RGB of each of its frames, of the model's size, row by row. */
+export type VideoFrames = Iterable<readonly SharedArrayBuffer[]> | AsyncIterable<readonly SharedArrayBuffer[]>;
+
+const GIVEN_VIDEO = {
+  requires: [...PICTURE_THEN_GENERATE.requires, 'video_to_video'],
+  inputs: {
+    prompt: { kind: 'text', type: 'prompt' },
+    /** What the words change: a picture out of the video. */
+    look: { kind: 'tensor', type: 'picture' },
+    frames: { kind: 'stream', type: 'frames' },
+    actions: { kind: 'control', type: 'actions' },
+  },
+  edges: [
+    { kind: 'tensor', from: 'input.look', to: 'look.picture' },
+    { kind: 'control', from: 'look.shown', to: 'director.shown' },
+    ...REASON_THEN_GENERATE.edges.filter(({ from, to }: InlineEdge) => from !== 'input.chunks' && !to.startsWith('start.') && to !== 'video.start'),
+  ],
+} as const satisfies Partial<InlineSpec>;
+const { start: _start, ...WITHOUT_START } = REASON_THEN_GENERATE.nodes;
+const FRAMES = { kind: 'model_loop', loopKind: 'vae_tile_encode', role: 'frames' } as const;
+const LOOK = { kind: 'model_loop', loopKind: 'vae_tile_encode' } as const;
+
+/** Goes on from a clip: its chunks are written as what came before, under the same words and actions, and `chunks` more are made. Only those come out. */
+export const CONTINUE_FROM_VIDEO: InlineSpec = {
+  programId: 'continue_from_video',
+  requires: GIVEN_VIDEO.requires,
+  inputs: { ...GIVEN_VIDEO.inputs, chunks: { kind: 'control', type: 'count' } },
+  nodes: { ...WITHOUT_START, look: LOOK, clip: FRAMES, video: { kind: 'model_loop', loopKind: 'video_continuation', role: 'clip' } },
+  edges: [
+    ...GIVEN_VIDEO.edges,
+    { kind: 'stream', from: 'input.frames', to: 'clip.frames' },
+    { kind: 'tensor', from: 'clip.latents', to: 'video.clip' },
+    { kind: 'control', from: 'input.chunks', to: 'video.chunks' },
+  ],
+};
+
+/**
+ * A video as the words say, chunk by chunk as it comes: each chunk is recoloured like the scene, noised to `strength`, and denoised after what was made of the
+ * chunks before. What is where stays; the less so the more `strength` there is. 0.5 is the model's second step alone; at 1 only the words are left.
+ */
+export const TRANSFORM_VIDEO: InlineSpec = {
+  programId: 'transform_video',
+  requires: GIVEN_VIDEO.requires,
+  inputs: { ...GIVEN_VIDEO.inputs, strength: { kind: 'control', type: 'strength' } },
+  nodes: { ...WITHOUT_START, look: LOOK, like: { kind: 'model_loop', loopKind: 'start_bank' }, incoming: FRAMES, video: { kind: 'model_loop', loopKind: 'video_continuation', role: 'incoming' } },
+  edges: [
+    ...GIVEN_VIDEO.edges,
+    { kind: 'control', from: 'director.scene', to: 'like.scene' },
+    { kind: 'tensor', from: 'like.latents', to: 'incoming.like' },
+    { kind: 'control', from: 'input.strength', to: 'incoming.strength' },
+    { kind: 'stream', from: 'input.frames', to: 'incoming.frames' },
+    { kind: 'tensor', from: 'incoming.latents', to: 'video.incoming' },
+  ],
+};
+
 /** Log-probabilities of sampled tokens under the served weights: what a learner asks of the policy that serves. */
 export const LOGPROB_RECOMPUTE: InlineSpec = {
   programId: 'logprob_recompute',
@@ -83,7 +142,7 @@ export interface SampledTokens {
   readonly tokens: readonly number[];
 }
 
-export type InlineSource = ContinuationSource & Pick<ModelSpec, 'capabilities'>;
+export type InlineSource = ContinuationSource & Pick<ModelSpec, 'capabilities' | 'actions'>;
 
 /** A model's loops as nodes of inline programs, and what it offers to them. */
 export interface DriveInline {
@@ -117,14 +176,15 @@ export function driveInline(source: InlineSource, kernels: Kernels, language: Pr
       bind: (scene, seed) => loops.start.initState({ index: language.bankIndex(scene as ScenePlan) }, bindingContext(seed)),
       results: (loop) => [{ port: 'latents', item: item((loop as StartBankState).latents, { blocks: loop.blocks }) }],
     }),
-    new VideoNode(model),
+    new VideoNode(model, 'start'),
     FrameNode.picture(model),
     FrameNode.sound(model),
     ...pictureNode(model),
     ...logprobNode(source, kernels.logprob_recompute),
   ];
   const library: InlineLibrary = {
-    loops: Object.fromEntries(nodes.map((node) => [node.loopKind, node])) as InlineLibrary['loops'],
+    loops: { ...Object.fromEntries(nodes.map((node) => [node.loopKind, node])), ...videoNodes(model) } as InlineLibrary['loops'],
+    conditions: { action_condition: new ActionConditionNode(source.actions) } as InlineLibrary['conditions'] & {},
     sinks: { text: textSink, media: mediaSink(model.format), logprobs: logprobSink } as InlineLibrary['sinks'],
   };
   const offer: InlineOffer = { loopKinds: Object.keys(kernels), components: Object.keys(source.components), capabilities: Object.keys(source.capabilities) };
@@ -147,6 +207,17 @@ function pictureNode({ image, language }: ContinuationModel): OnceNode[] {
       },
     }),
   ];
+}
+
+/** Nodes of programs that are given a video, by loop and role. */
+function videoNodes(model: ContinuationModel): Readonly<Record<string, unknown>> {
+  const { image, loops } = model;
+  if (image === null) return {};
+  return {
+    [`${image.loop.kind}/frames`]: new FramesNode(image),
+    [`${loops.video.kind}/clip`]: new VideoNode(model, 'clip'),
+    [`${loops.video.kind}/incoming`]: new VideoNode(model, 'incoming'),
+  };
 }
 
 /** What an input's loop can't be begun with is the caller's mistake. */

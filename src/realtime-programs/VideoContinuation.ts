@@ -17,7 +17,7 @@ import { adapterInForce, type AdapterInForce, type AdapterOffer } from '../proto
 import { frameDuration90k, mediaTime90kToMs, type MediaFormat } from '../streams/media_time.ts';
 import { continuationDemand, continuationSpec, directorPass } from './continuation_declaration.ts';
 import type { ContinuationModel, ScenePlan, VideoComponents } from './continuation_model.ts';
-import { blocksOf, type ChunkInFlight, type ContinuationState, type Opening, type Scene, type Talk } from './continuation_state.ts';
+import { blocksOf, kept, unchanged, type ChunkInFlight, type ContinuationState, type Incoming, type Opening, type Scene, type Talk } from './continuation_state.ts';
 import { changeOptions } from './redirect_choice.ts';
 
 /**
@@ -27,6 +27,11 @@ import { changeOptions } from './redirect_choice.ts';
  *
  * Loops by role: `director`, `encoder`, `start`, `video` (denoise and write), `picture`, `sound`;
  * and `image`, where the story starts from a given picture instead of from the start bank.
+ *
+ * With `transform` each chunk is made from a chunk of a video that comes in (loop `incoming`): recoloured like the scene, noised, denoised after what was
+ * made before. What interruption means there: a redirect voids the chunk in flight and lands with the next one that comes in, because what is in
+ * flight was recoloured for the old scene; it is never steered, and nothing unsent is made anew, because its frames are gone. While none
+ * comes in, nothing is made.
  */
 export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   readonly spec: ProgramSpec;
@@ -36,11 +41,15 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   readonly vocabulary: readonly string[];
   readonly adapters: readonly AdapterOffer[];
   readonly #model: ContinuationModel;
+  readonly #transform: { readonly strength: number } | null;
   readonly #frame90k: number;
   readonly #samplesPerFrame: number;
 
-  constructor(model: ContinuationModel) {
+  /** @param transform noise level that chunks of an incoming video are made from; null: nothing comes in. @throws {TypeError} for a model that can't encode pictures. */
+  constructor(model: ContinuationModel, transform: { readonly strength: number } | null = null) {
+    if (transform !== null && model.image === null) throw new TypeError('this model can’t take a video in: it has no loop vae_tile_encode');
     this.#model = model;
+    this.#transform = transform;
     this.format = model.format;
     this.framesPerChunk = model.framesPerChunk;
     this.vocabulary = model.language.vocabulary;
@@ -48,14 +57,17 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     this.#frame90k = frameDuration90k(model.format);
     this.#samplesPerFrame = model.format.audioSampleRate / model.format.framesPerSecond;
     if (!Number.isInteger(this.#samplesPerFrame)) throw new TypeError(`${model.format.audioSampleRate} samples/s are no whole number per frame at ${model.format.framesPerSecond} frames/s`);
-    this.spec = continuationSpec(model);
-    this.demand = continuationDemand(model, mediaTime90kToMs(this.#frame90k * model.framesPerChunk));
+    this.spec = continuationSpec(model, transform !== null);
+    this.demand = continuationDemand(model, mediaTime90kToMs(this.#frame90k * model.framesPerChunk), transform !== null);
   }
 
   open({ seed, prompt, image, adapter: wished = null }: ProgramStart): ContinuationState {
     const { loops, language } = this.#model;
     const ctx = bindingContext(seed);
     const adapter = this.#applied(wished);
+    if (this.#transform !== null && image !== null) throw new SegueError('bad_request', 'what a transformed video starts from is its first frame', { param: 'image' });
+    // Its words change what its first frame shows; refused now where they can't be understood.
+    if (this.#transform !== null && prompt !== null) language.parse(prompt);
     const opening = image === null ? null : this.#openImage(image, prompt, adapter, seed);
     return {
       position90k: 0,
@@ -71,7 +83,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       sound: loops.sound.initState({ firstChunk: 0 }, ctx),
       inFlight: null,
       writeUnder: null,
-      talk: opening === null ? this.#firstTalk(language.choose(seed), prompt, adapter, seed) : null,
+      incoming: this.#transform === null ? null : { waiting: null, like: null, encode: null, prompt, adapter },
+      talk: this.#transform !== null ? null : opening === null ? this.#firstTalk(language.choose(seed), prompt, adapter, seed) : null,
       narration: null,
     };
   }
@@ -103,6 +116,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
         return state.start;
       case 'image':
         return state.opening?.encode ?? null;
+      case 'incoming':
+        return state.incoming?.encode ?? null;
       case 'video':
         return state.video;
       case 'picture':
@@ -115,13 +130,31 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   }
 
   advance(state: ContinuationState, step: CommittedStep, predict: Predict): Transition<ContinuationState> {
+    const transition = this.#advanced(state, step, predict);
+    return state.incoming === null ? transition : { ...transition, state: this.#prepared(transition.state) };
+  }
+
+  receive(state: ContinuationState, frames: readonly SharedArrayBuffer[], idle: boolean): { readonly state: ContinuationState; readonly dropped: boolean } {
+    const { incoming, opening, talk, scene, seed } = state;
+    if (incoming === null) throw new SegueError('bad_request', `program ${this.spec.programId} takes no video in`, { param: 'frames' });
+    // Checks them: what can't be encoded must not wait.
+    this.#model.image!.loop.initState({ frames, towards: null }, bindingContext(seed));
+    const stale = idle && incoming.encode?.plan.encoded === 0;
+    const next: ContinuationState = { ...state, incoming: { ...incoming, waiting: frames, encode: stale ? null : incoming.encode, prompt: null } };
+    const first = opening === null && talk === null && scene === null;
+    return { state: this.#prepared(first ? { ...next, opening: this.#openImage(frames[0]!, incoming.prompt, incoming.adapter, seed) } : next), dropped: stale || incoming.waiting !== null };
+  }
+
+  #advanced(state: ContinuationState, step: CommittedStep, predict: Predict): Transition<ContinuationState> {
     switch (step.turn.loopId) {
       case 'director':
         return state.talk !== null ? this.#planned(state, state.talk, step.stepped as ArDecodeState) : this.#narrated(state, step.stepped as ArDecodeState);
       case 'encoder':
         return this.#encoded(state, state.talk!, step.stepped as EncoderChunkState, predict);
       case 'start':
-        return unchanged(this.#seeded(state, (step.stepped as StartBankState).latents!));
+        return unchanged(this.#started(state, (step.stepped as StartBankState).latents!));
+      case 'incoming':
+        return unchanged(this.#comeIn(state, step.stepped as VaeTileEncodeState));
       case 'image':
         return this.#imageRead(state, state.opening!, step.stepped as VaeTileEncodeState);
       case 'video':
@@ -180,20 +213,23 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   rewound(version: ContinuationState, current: ContinuationState): ContinuationState {
     const lineage = current.lineage + 1;
     const { talk, scene, narration } = current;
+    const incoming = current.incoming === null ? null : { ...current.incoming, encode: null };
+    if (incoming !== null && current.frames === 0) return this.#prepared({ ...current, incoming, start: null, inFlight: null, video: current.inFlight?.boundary ?? current.video, lineage });
     if (current.frames === 0 && (scene ?? talk) !== null) return { ...(scene === null ? current : this.#opened(current, scene)), talk, narration, lineage };
     const unseen = current.upcoming ?? (scene !== null && !scene.shown ? scene : null);
-    return {
+    return this.#prepared({
       ...version,
       lineage,
+      incoming,
       talk: talk === null ? version.talk : talk.mode === 'seamless' ? { ...talk, mode: 'hard' } : talk,
       upcoming: unseen === null ? null : { ...unseen, how: 'restart', step: 0 },
       narration,
-    };
+    });
   }
 
-  remakeMs({ video, inFlight, start, scene }: ContinuationState, predict: Predict): number | null {
+  remakeMs({ video, inFlight, start, scene, incoming }: ContinuationState, predict: Predict): number | null {
     const { steps } = this.#model;
-    if (scene === null || start !== null || inFlight !== null || video.plan.seeded) return null;
+    if (incoming !== null || scene === null || start !== null || inFlight !== null || video.plan.seeded) return null;
     const components = { ...this.#model.components, ...this.#videoOf(scene.adapter) };
     const write = video.plan.phase === 'write' ? predict(components.write) : 0;
     return write + steps * predict(components.denoise) + predict(components.picture) + predict(components.sound);
@@ -258,9 +294,19 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       const { write } = this.#videoOf(writeUnder === null ? scene.adapter : (writeUnder.adapter ?? null));
       return { ...this.#base(state, 'video', video, write), conditioning, leadsTo, after: [...Array<string>(steps).fill(this.#videoOf((upcoming ?? scene).adapter).denoise), ...frame], boosted };
     }
+    if (state.incoming !== null && inFlight === null) return this.#incomingTurn(state, state.incoming, boosted);
     const { denoise } = this.#videoOf((inFlight === null ? (upcoming ?? scene) : scene).adapter);
     const after = [...Array<string>(steps - video.plan.step - 1).fill(denoise), ...frame];
     return { ...this.#base(state, 'video', video, denoise), leadsTo, after, opensMedia: inFlight === null, boosted };
+  }
+
+  /** A chunk of the video that comes in is encoded first; while there is none, nothing is made. */
+  #incomingTurn(state: ContinuationState, { encode }: Incoming, boosted: boolean): LoopTurn | null {
+    if (encode === null) return null;
+    const { components, steps, image } = this.#model;
+    const left = Array<string>(encode.plan.units - encode.plan.encoded - 1).fill(image!.videoComponent);
+    const after = [...left, ...Array<string>(steps).fill(components.denoise), components.picture, components.sound];
+    return { ...this.#base(state, 'start', encode, image!.videoComponent), loopId: 'incoming', kernel: image!.loop.kind, leadsTo: state.position90k, after, opensMedia: encode.plan.encoded === 0, boosted };
   }
 
   #directorBase(state: ContinuationState, director: ArDecodeState) {
@@ -441,6 +487,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       inFlight: null,
       writeUnder: null,
     };
+    if (state.incoming !== null) return this.#prepared({ ...opened, start: null, incoming: { ...state.incoming, encode: null } });
     return latents === null ? opened : this.#seeded(opened, latents);
   }
 
@@ -451,7 +498,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     const chunk =
       inFlight === null
         ? null
-        : { stepsDone: video.plan.step, noise: 1 - video.plan.step / steps, seeded: video.plan.seeded, ready: loops.video.isChunkReady(video), framesLeft: this.framesPerChunk - (state.frames % this.framesPerChunk) };
+        : // What is in flight was recoloured for the old scene: it can't become the new one.
+          { stepsDone: video.plan.step, noise: state.incoming === null ? 1 - video.plan.step / steps : 0, seeded: video.plan.seeded, ready: loops.video.isChunkReady(video), framesLeft: this.framesPerChunk - (state.frames % this.framesPerChunk) };
     return changeOptions({ fenced, chunk, steps, steerUntil, writePending: inFlight === null && video.plan.phase === 'write' }, components, predict);
   }
 
@@ -463,6 +511,39 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   }
 
   // ---------------------------------------------------------------- media
+
+  #started(state: ContinuationState, latents: BlockId): ContinuationState {
+    if (state.incoming === null) return this.#seeded(state, latents);
+    return { ...state, start: null, incoming: { ...state.incoming, like: { plan: (state.upcoming ?? state.scene)!.plan, latents } } };
+  }
+
+  /** What the next chunk of an incoming video needs: an entry that it is to look like, then the newest frames. What was begun for another scene is given up. */
+  #prepared(state: ContinuationState): ContinuationState {
+    const { incoming, video, inFlight, seed } = state;
+    const wanted = state.upcoming ?? state.scene;
+    const { loops, language, image } = this.#model;
+    if (incoming === null || wanted === null || inFlight !== null || !loops.video.isFresh(video)) return state;
+    const ctx = bindingContext(seed);
+    const { like, waiting, encode } = incoming;
+    if (like === null || language.bankIndex(like.plan) !== language.bankIndex(wanted.plan)) {
+      const index = language.bankIndex(wanted.plan);
+      const start = state.start?.plan.index === index ? state.start : loops.start.initState({ index }, ctx);
+      return { ...state, start, incoming: { ...incoming, encode: null, waiting: waiting ?? encode?.pictures ?? null } };
+    }
+    if (encode !== null || waiting === null) return { ...state, start: null };
+    const towards = { like: like.latents, level: this.#transform!.strength, chunk: video.plan.chunk };
+    return { ...state, start: null, incoming: { ...incoming, waiting: null, encode: image!.loop.initState({ frames: waiting, towards }, ctx) } };
+  }
+
+  /** A chunk of the incoming video, encoded as far as `encode` says; once it is whole, the chunk in flight begins with it. */
+  #comeIn(state: ContinuationState, encode: VaeTileEncodeState): ContinuationState {
+    const incoming = { ...state.incoming!, encode };
+    if (!encode.plan.done) return { ...state, incoming };
+    const boundary = state.video;
+    const video = this.#model.loops.video.noised(boundary, encode.latents!, this.#transform!.strength);
+    const inFlight: ChunkInFlight = { boundary, conditioning: null, picture: null, filled: null };
+    return { ...state, video, inFlight, scene: state.upcoming ?? state.scene, upcoming: null, incoming: { ...incoming, encode: null } };
+  }
 
   #seeded(state: ContinuationState, latents: BlockId): ContinuationState {
     const boundary = state.video;
@@ -548,15 +629,6 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       events: scene.shown ? { started: [], active: mine, completed: [] } : { started: mine, active: mine, completed: scene.replacedRequestId === null ? [] : [scene.replacedRequestId] },
     };
   }
-}
-
-/** A state as a version keeps it: without what was being said or wished for at the time. */
-function kept(state: ContinuationState): ContinuationState {
-  return { ...state, talk: null, narration: null, upcoming: null };
-}
-
-function unchanged(state: ContinuationState): Transition<ContinuationState> {
-  return { state, version: null, frame: null, text: [], applied: null, decisions: [] };
 }
 
 function live(scene: Scene | null, adapter: AppliedAdapter | null): LoopTurn['conditioning'] {

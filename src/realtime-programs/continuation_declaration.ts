@@ -14,10 +14,10 @@ const CHUNKS_BESIDE_WINDOW = 6;
 const SCENES_ALIVE = 8;
 
 /** Nodes and edges of a video continuation over one model instance. */
-export function continuationSpec({ loops, components, image }: ContinuationModel): ProgramSpec {
+export function continuationSpec({ loops, components, image }: ContinuationModel, transform = false): ProgramSpec {
   const node = (kind: string, ...used: string[]) => ({ kind: 'model_loop', loopKind: kind, components: used }) as const;
   return {
-    programId: 'video_continuation',
+    programId: transform ? 'video_transform' : 'video_continuation',
     kind: 'realtime',
     nodes: {
       director: node(loops.director.kind, components.directorPrefill, components.directorStep),
@@ -27,6 +27,7 @@ export function continuationSpec({ loops, components, image }: ContinuationModel
       picture: node(loops.picture.kind, components.picture),
       sound: node(loops.sound.kind, components.sound),
       ...(image === null ? {} : { image: node(image.loop.kind, image.component) }),
+      ...(image === null || !transform ? {} : { videoIn: { kind: 'stream', stream: 'frames' } as const, incoming: node(image.loop.kind, image.videoComponent) }),
       choice: { kind: 'control', control: 'branch' },
       videoOut: { kind: 'stream', stream: 'video' },
       audioOut: { kind: 'stream', stream: 'audio' },
@@ -40,6 +41,7 @@ export function continuationSpec({ loops, components, image }: ContinuationModel
       { kind: 'control', from: 'choice', to: 'video' },
       { kind: 'tensor', from: 'start', to: 'video' },
       ...(image === null ? [] : ([{ kind: 'control', from: 'image', to: 'director' }, { kind: 'tensor', from: 'image', to: 'video' }] as const)),
+      ...(transform ? ([{ kind: 'stream', from: 'videoIn', to: 'image' }, { kind: 'stream', from: 'videoIn', to: 'incoming' }, { kind: 'tensor', from: 'start', to: 'incoming' }, { kind: 'tensor', from: 'incoming', to: 'video' }] as const) : []),
       { kind: 'tensor', from: 'video', to: 'video', acrossChunks: true },
       { kind: 'tensor', from: 'video', to: 'picture' },
       { kind: 'tensor', from: 'video', to: 'sound' },
@@ -57,7 +59,7 @@ export function directorPass({ directorPrefill, directorStep }: ContinuationComp
 }
 
 /** What a session of it needs to keep its rate. */
-export function continuationDemand(model: ContinuationModel, chunkMs: number): MediaDemand {
+export function continuationDemand(model: ContinuationModel, chunkMs: number, transform = false): MediaDemand {
   const { components, steps, framesPerChunk, windowChunks } = model;
   const times = (component: string, count: number) => Array<string>(count).fill(component);
   const memory: Record<MemoryTag, number> = { weights: 0, kv: 0, activations: 0, staging: 0 };
@@ -69,12 +71,15 @@ export function continuationDemand(model: ContinuationModel, chunkMs: number): M
   keep(components.denoise, CHUNKS_BESIDE_WINDOW + steps);
   keep(components.start, 2);
   if (model.image !== null) keep(model.image.component, 1);
+  // Entries that versions still look like, and the frames that are being encoded.
+  if (transform) keep(components.start, CHUNKS_BESIDE_WINDOW);
+  if (transform && model.image !== null) keep(model.image.videoComponent, CHUNKS_BESIDE_WINDOW);
   keep(components.encoder, SCENES_ALIVE);
   keep(components.sound, (CHUNKS_BESIDE_WINDOW + 1) * framesPerChunk);
   keep(components.directorStep, DIRECTOR_CACHES);
   keep(components.picture, 1);
   return {
-    chunkComponents: [...times(components.denoise, steps), components.write, ...times(components.picture, framesPerChunk), ...times(components.sound, framesPerChunk)],
+    chunkComponents: [...(transform && model.image !== null ? times(model.image.videoComponent, framesPerChunk) : []), ...times(components.denoise, steps), components.write, ...times(components.picture, framesPerChunk), ...times(components.sound, framesPerChunk)],
     chunkMs,
     redirectComponents: [...directorPass(components), components.encoder, ...times(components.denoise, steps), components.picture, components.sound],
     memory,

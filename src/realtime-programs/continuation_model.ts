@@ -18,6 +18,8 @@ export interface VideoLoop extends Loop<VideoContinuationInput, VideoContinuatio
   latentsOf(state: VideoContinuationState): BlockId;
   withPin(state: VideoContinuationState, latents: BlockId, pinnedFrames?: number): VideoContinuationState;
   seeded(state: VideoContinuationState, latents: BlockId): VideoContinuationState;
+  noised(state: VideoContinuationState, latents: BlockId, level: number): VideoContinuationState;
+  isFresh(state: VideoContinuationState): boolean;
 }
 
 export interface SoundLoop extends Loop<AudioInput, AudioState> {
@@ -38,6 +40,8 @@ export interface ContinuationLoops {
 export interface ImageStart {
   readonly loop: Loop<VaeTileEncodeInput, VaeTileEncodeState>;
   readonly component: string;
+  /** Encodes a frame of a given video. */
+  readonly videoComponent: string;
 }
 
 /** Components by what they do in the program. */

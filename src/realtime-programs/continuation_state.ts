@@ -5,9 +5,10 @@ import type { StartBankState } from '../engine/model/kernels/start_bank.ts';
 import type { VaeTileDecodeState } from '../engine/model/kernels/vae_tile_decode.ts';
 import type { VaeTileEncodeState } from '../engine/model/kernels/vae_tile_encode.ts';
 import type { VideoContinuationState } from '../engine/model/kernels/video_continuation.ts';
+import type { Picture } from '../engine/model/kernels/vae_tile_encode.ts';
 import type { AppliedAdapter, Conditioning } from '../engine/model/loop_kernel.ts';
 import type { BlockId } from '../engine/model/work.ts';
-import type { ProgramState } from '../engine/programs/RealtimeProgram.ts';
+import type { ProgramState, Transition } from '../engine/programs/RealtimeProgram.ts';
 import type { AppliedHow } from '../streams/messages.ts';
 import type { ScenePlan } from './continuation_model.ts';
 
@@ -56,6 +57,19 @@ export interface Opening {
   readonly adapter: AppliedAdapter | null;
 }
 
+/** A video that comes in while the story goes on: each chunk is made from one of its chunks. */
+export interface Incoming {
+  /** The newest chunk that nothing has been made of yet. */
+  readonly waiting: readonly Picture[] | null;
+  /** Start entry of the scene that chunks are recoloured like, and the plan that it belongs to. */
+  readonly like: { readonly plan: ScenePlan; readonly latents: BlockId } | null;
+  readonly encode: VaeTileEncodeState | null;
+  /** The session's first prompt, until the first frame has come that it changes. */
+  readonly prompt: string | null;
+  /** Adapter that the session was opened with. */
+  readonly adapter: AppliedAdapter | null;
+}
+
 /** The director goes on to tell about its plan when there is time. */
 export interface Narration {
   readonly requestId: string | null;
@@ -90,14 +104,28 @@ export interface ContinuationState extends ProgramState {
   readonly inFlight: ChunkInFlight | null;
   /** What a finished chunk's keys and values are to be written under; null = what is held when they are. */
   readonly writeUnder: Conditioning | null;
+  /** Null where nothing comes in. */
+  readonly incoming: Incoming | null;
   readonly talk: Talk | null;
   readonly narration: Narration | null;
 }
 
 /** Blocks that the state keeps alive, with repeats: the pool counts. */
-export function blocksOf({ opening, scene, upcoming, start, video, sound, inFlight, writeUnder, talk, narration }: ContinuationState): BlockId[] {
+export function blocksOf({ opening, scene, upcoming, start, video, sound, inFlight, writeUnder, incoming, talk, narration }: ContinuationState): BlockId[] {
   const blocks = [...video.blocks, ...sound.blocks];
+  if (incoming !== null && incoming.like !== null) blocks.push(incoming.like.latents);
   for (const prompt of [scene?.prompt, upcoming?.prompt, inFlight?.conditioning?.prompt, writeUnder?.prompt]) if (prompt) blocks.push(...Object.values(prompt));
-  for (const state of [opening?.encode, start, inFlight?.boundary, inFlight?.picture, talk?.director, talk?.encoder, narration?.director]) if (state) blocks.push(...state.blocks);
+  for (const state of [opening?.encode, incoming?.encode, start, inFlight?.boundary, inFlight?.picture, talk?.director, talk?.encoder, narration?.director]) if (state) blocks.push(...state.blocks);
   return blocks;
+}
+
+/** A state as a version keeps it: without what was being said, wished for or shown to it at the time. */
+export function kept(state: ContinuationState): ContinuationState {
+  const { incoming } = state;
+  return { ...state, incoming: incoming === null ? null : { ...incoming, waiting: null, encode: null }, talk: null, narration: null, upcoming: null };
+}
+
+/** Nothing follows from a step but the state. */
+export function unchanged(state: ContinuationState): Transition<ContinuationState> {
+  return { state, version: null, frame: null, text: [], applied: null, decisions: [] };
 }

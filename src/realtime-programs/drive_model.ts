@@ -45,7 +45,7 @@ export function continuationModel(spec: ContinuationSource, kernels: Kernels, la
     },
     language,
     adapters: Object.values(spec.adapters ?? {}).map(({ id, title, version }) => ({ id, title, version })),
-    image: kernels.vae_tile_encode === undefined ? null : { loop: kernels.vae_tile_encode, component: componentsOf('vae_tile_encode')[0]! },
+    image: kernels.vae_tile_encode === undefined ? null : { loop: kernels.vae_tile_encode, component: componentsOf('vae_tile_encode')[0]!, videoComponent: componentsOf('vae_tile_encode')[1]! },
     bytesOf: (component) => {
       const bytes = { kv: 0, activations: 0 };
       for (const output of Object.values(spec.components[component]!.outputs)) if (output.to === 'kv' || output.to === 'activations') bytes[output.to] += unitBytes(output);

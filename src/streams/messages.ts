@@ -38,6 +38,8 @@ export type ControlToEngine =
       readonly tenant: string;
     }
   | EngineRequest
+  /** A chunk of the video that a session takes in: RGB of each of its frames, of the format's size, row by row. */
+  | { readonly type: 'session.frames'; readonly sessionId: string; readonly frames: readonly SharedArrayBuffer[] }
   | { readonly type: 'session.close'; readonly sessionId: string }
   /** Answered by `engine.drained` when no unit is in flight and no session is open. */
   | { readonly type: 'engine.drain' }

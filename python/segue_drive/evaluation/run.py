@@ -33,6 +33,7 @@ from .against_renders import after_true_context, colours_of_roll_outs
 from .adapters import measure_adapters
 from .autoencoder import measure_autoencoder
 from .cases import FAMILIES, LAST_CHUNK, SWITCH_CHUNK, Case, make_cases
+from .given_video import GivenVideo
 from .lines import Line, number_line, share_line
 from .soak import soak
 from .sound_judge import heard_controls, judge_sound
@@ -148,6 +149,10 @@ class Evaluation:
             share_line("image without words: place and time are read right", sum(read), len(read), 0.9),
         )
 
+    def given_video(self) -> None:
+        for line in GivenVideo(self.graphs, self.judge, self.held_out, self.cases, self.seed).measure():
+            self.add(line)
+
     def director(self) -> None:
         figures = measure_director(self.model, max(200, self.cases), self.seed)
         count = int(figures["edits"])  # type: ignore[call-overload]
@@ -238,7 +243,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--soak-minutes", type=int, default=0)
-    parser.add_argument("--parts", nargs="*", help="only these: size, speed, ratio, batch, director, a family of cases, image, steering, colours, adapters, true context, autoencoder, soak")
+    parser.add_argument("--parts", nargs="*", help="only these: size, speed, ratio, batch, director, a family of cases, image, video, steering, colours, adapters, true context, autoencoder, soak")
     parser.add_argument("--stills", type=Path)
     parser.add_argument("--baseline-graphs", type=Path, help="folder of other graphs for the same work: adds the ratio of frames/s")
     parser.add_argument("--out", type=Path, help="also write the lines to this file")
@@ -249,6 +254,7 @@ def main() -> None:
         "size": run.size, "speed": lambda: run.add(*measure_speed(run.graphs)), "batch": run.batched_as_alone, "director": run.director,
         **{name: functools.partial(run.family, name) for name in FAMILIES}, "image": run.image_to_video, "steering": run.steering_between_steps,
         "colours": lambda: run.add(*colours_of_roll_outs(run.graphs, args.cases, args.seed, run.held_out)),
+        "video": run.given_video,
     }
     if (args.model / "adapters").exists():
         measures["adapters"] = run.adapters

@@ -4,9 +4,9 @@ import type { MediaDemand } from '../scheduler/AdmissionController.ts';
 import type { LoopTurn } from '../scheduler/LoopTurn.ts';
 import { SegueError } from '../../protocol/errors.ts';
 import type { Heads, InlineNode, InlineSink, NodeState } from './InlineNode.ts';
-import type { InlineDemand, InlineProgram, InlineTransition, RunEvent, RunInputs } from './InlineProgram.ts';
+import type { InlineDemand, InlineIntake, InlineProgram, InlineTransition, RunEvent, RunInputs } from './InlineProgram.ts';
 import { item, type Given, type Item } from './inline_ports.ts';
-import { endOf, INPUT, validateInline, type InlineLibrary, type InlineOffer, type InlineSpec } from './inline_spec.ts';
+import { endOf, INPUT, nodeOf, validateInline, type InlineLibrary, type InlineOffer, type InlineSpec } from './inline_spec.ts';
 import type { ProgramSpec } from './ProgramSpec.ts';
 import type { CommittedStep, FilledSlot } from './RealtimeProgram.ts';
 
@@ -29,6 +29,7 @@ interface GraphState {
  */
 export class InlineGraph implements InlineProgram<GraphState> {
   readonly spec: ProgramSpec;
+  readonly intake: InlineIntake<GraphState>;
   readonly #graph: InlineSpec;
   readonly #nodes: ReadonlyMap<string, InlineNode>;
   readonly #sinks: ReadonlyMap<string, InlineSink>;
@@ -43,7 +44,13 @@ export class InlineGraph implements InlineProgram<GraphState> {
     this.#graph = graph;
     this.#bytesOf = bytesOf;
     const entries = Object.entries(graph.nodes);
-    this.#nodes = new Map(entries.flatMap(([name, node]) => (node.kind === 'model_loop' ? [[name, library.loops[node.loopKind]!] as const] : [])));
+    this.#nodes = new Map(entries.flatMap(([name, node]) => (node.kind === 'stream' ? [] : [[name, nodeOf(node, library)!] as const])));
+    const names = Object.entries(graph.inputs).flatMap(([name, { kind }]) => (kind === 'stream' ? [name] : []));
+    this.intake = {
+      names,
+      wants: ({ queues }) => names.filter((name) => graph.edges.every(({ from }, at) => from !== `${INPUT}.${name}` || queues[at]!.length < EDGE_ITEMS)),
+      feed: (state, name, value) => this.#settle({ ...state, queues: this.#given(state.queues, INPUT, [{ port: name, item: item(value) }]) }),
+    };
     this.#sinks = new Map(entries.flatMap(([name, node]) => (node.kind === 'stream' ? [[name, library.sinks[node.stream]!] as const] : [])));
   }
 
@@ -54,7 +61,7 @@ export class InlineGraph implements InlineProgram<GraphState> {
       sinks: Object.fromEntries([...this.#sinks].map(([name, sink]) => [name, sink.open()])),
       queues: this.#graph.edges.map(() => []),
     };
-    const given = Object.keys(this.#graph.inputs).map((port): Given => ({ port, item: item(inputs[port]) }));
+    const given = Object.keys(this.#graph.inputs).filter((port) => !this.intake.names.includes(port)).map((port): Given => ({ port, item: item(inputs[port]) }));
     return this.#settle({ ...state, queues: this.#given(state.queues, INPUT, given) });
   }
 

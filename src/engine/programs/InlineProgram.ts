@@ -45,6 +45,15 @@ export interface InlineDemand {
   readonly minSlots: MediaDemand['minSlots'];
 }
 
+/** Inputs of a run that come item by item. */
+export interface InlineIntake<State> {
+  readonly names: readonly string[];
+  /** Of which the next item can be taken now. */
+  wants(state: State): readonly string[];
+  /** @param value null: no more come. @throws {SegueError} `bad_request` for an item that can't be run. */
+  feed(state: State, name: string, value: unknown): InlineTransition<State>;
+}
+
 /**
  * Loops of one resident model instance composed to one run that ends: a pure state machine, as a RealtimeProgram is, but without a
  * presentation timeline, requests or versions to go back to. The runtime asks which loops may step, and hands it what came of each step.
@@ -55,6 +64,8 @@ export interface InlineProgram<State = unknown> {
   open(inputs: RunInputs, seed: number): InlineTransition<State>;
   /** @throws {SegueError} as `open`. */
   demand(inputs: RunInputs): InlineDemand;
+  /** Inputs that come while it runs; absent where all are there at its start. */
+  readonly intake?: InlineIntake<State>;
   turns(state: State): readonly LoopTurn[];
   current(state: State, loopId: string): LoopState | null;
   advance(state: State, step: CommittedStep): InlineTransition<State>;

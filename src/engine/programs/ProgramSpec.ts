@@ -14,12 +14,14 @@ export type ProgramNode =
   | { readonly kind: 'model_loop'; readonly loopKind: string; readonly components: readonly string[] }
   /** Runs one component once. */
   | { readonly kind: 'component'; readonly component: string }
+  /** Packs what is held into what loops consume, as `action_condition` packs actions. No WorkUnit: its cost is none. */
+  | { readonly kind: 'condition'; readonly condition: 'action_condition' }
   | { readonly kind: 'external'; readonly service: string }
   | { readonly kind: 'artifact'; readonly access: 'read' | 'write' }
   /** Branches, joins, waits, retries or cancels. */
   | { readonly kind: 'control'; readonly control: 'branch' | 'join' | 'wait' | 'retry' | 'cancel' }
-  /** Emits partial outputs to a stream of the session. */
-  | { readonly kind: 'stream'; readonly stream: 'video' | 'audio' | 'text' | 'media' | 'logprobs' }
+  /** Emits partial outputs to a stream of the session; `frames` comes in. */
+  | { readonly kind: 'stream'; readonly stream: 'frames' | 'video' | 'audio' | 'text' | 'media' | 'logprobs' }
   | { readonly kind: 'transfer'; readonly from: string; readonly to: string };
 
 export interface ProgramEdge {

@@ -47,6 +47,8 @@ export interface RealtimeProgram<State extends ProgramState = ProgramState> {
   redirect(state: State, request: RedirectRequest, predict: Predict): BegunRedirect<State>;
   /** The adapter that was last asked for: what a redirect that names none keeps, also where nothing of it was shown yet. */
   adapterAsked(state: State): AdapterInForce | null;
+  /** A chunk of the video that the program takes in; absent where it takes none. It keeps the newest that nothing was made of: `dropped` says that it let one go. @param idle no unit is out: what hasn't been begun may be replaced. @throws {TypeError} for other pictures. */
+  receive?(state: State, frames: readonly SharedArrayBuffer[], idle: boolean): { readonly state: State; readonly dropped: boolean };
   /** Predicted device milliseconds from a redirect, just begun, to its first changed frame. */
   predictRedirectMs(state: State, predict: Predict): number;
   /** Whether a chunk in flight could be steered: the runtime then keeps it, if it directly follows what was seen. */

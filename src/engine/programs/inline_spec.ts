@@ -12,7 +12,12 @@ export interface InlineSpec {
   readonly edges: readonly InlineEdge[];
 }
 
-export type InlineNodeSpec = { readonly kind: 'model_loop'; readonly loopKind: string } | { readonly kind: 'stream'; readonly stream: StreamKind };
+export type InlineNodeSpec =
+  /** `role`: which of the nodes that run this loop, where there are several. */
+  | { readonly kind: 'model_loop'; readonly loopKind: string; readonly role?: string }
+  /** Packs what the loops consume; has no step of its own. */
+  | { readonly kind: 'condition'; readonly condition: 'action_condition' }
+  | { readonly kind: 'stream'; readonly stream: StreamKind };
 
 export type StreamKind = Extract<ProgramNode, { kind: 'stream' }>['stream'];
 
@@ -22,8 +27,9 @@ export interface InlineEdge {
   readonly to: string;
 }
 
-/** Nodes by the loop kind that they run, sinks by the stream that they feed. */
+/** Nodes by the loop kind that they run (`kind/role` where they have a role), conditions by name, sinks by the stream that they feed. */
 export interface InlineLibrary {
+  readonly conditions?: Readonly<Record<string, InlineNode>>;
   readonly loops: Readonly<Record<string, InlineNode>>;
   readonly sinks: Readonly<Partial<Record<StreamKind, InlineSink>>>;
 }
@@ -50,10 +56,15 @@ export function validateInline(spec: InlineSpec, library: InlineLibrary, offer: 
   const nodes: Record<string, ProgramNode> = {};
   for (const [name, node] of Object.entries(spec.nodes)) {
     if (node.kind === 'model_loop') {
-      const loop = library.loops[node.loopKind];
-      if (loop === undefined || !offer.loopKinds.includes(node.loopKind)) return fault(`node ${name}`, `unknown loop ${node.loopKind}, there are ${offer.loopKinds.filter((kind) => library.loops[kind] !== undefined).join(', ')}`);
+      const loop = nodeOf(node, library);
+      if (loop === undefined || !offer.loopKinds.includes(node.loopKind)) return fault(`node ${name}`, `unknown loop ${keyOf(node)}, there are ${offer.loopKinds.filter((kind) => library.loops[kind] !== undefined).join(', ')}`);
       ports.set(name, loop);
       nodes[name] = { kind: 'model_loop', loopKind: node.loopKind, components: loop.components };
+    } else if (node.kind === 'condition') {
+      const condition = nodeOf(node, library);
+      if (condition === undefined) return fault(`node ${name}`, `unknown condition ${node.condition}, there are ${Object.keys(library.conditions ?? {}).join(', ') || 'none'}`);
+      ports.set(name, condition);
+      nodes[name] = { kind: 'condition', condition: node.condition };
     } else {
       const sink = library.sinks[node.stream];
       if (sink === undefined) return fault(`node ${name}`, `unknown stream ${node.stream}, there are ${Object.keys(library.sinks).join(', ')}`);
@@ -92,6 +103,15 @@ export function validateInline(spec: InlineSpec, library: InlineLibrary, offer: 
   };
   validateProgram(program, offer);
   return program;
+}
+
+/** What stands for a node that isn't a stream; undefined where the library has none. */
+export function nodeOf(node: Exclude<InlineNodeSpec, { kind: 'stream' }>, { loops, conditions = {} }: InlineLibrary): InlineNode | undefined {
+  return node.kind === 'condition' ? conditions[node.condition] : loops[keyOf(node)];
+}
+
+function keyOf({ loopKind, role }: Extract<InlineNodeSpec, { kind: 'model_loop' }>): string {
+  return role === undefined ? loopKind : `${loopKind}/${role}`;
 }
 
 export function endOf(end: string): { readonly node: string; readonly port: string } {

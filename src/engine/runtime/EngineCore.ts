@@ -98,6 +98,10 @@ export class EngineCore {
       identity: deps.identity,
       trace: (event) => this.#trace(event),
       changed: (run) => this.#dispatcher.requeue(run),
+      woken: (run) => {
+        this.#dispatcher.requeue(run);
+        this.#dispatcher.round();
+      },
       settled: () => this.#settled(),
     });
   }
@@ -119,6 +123,9 @@ export class EngineCore {
         break;
       case 'session.request':
         this.#request(message);
+        break;
+      case 'session.frames':
+        this.#sessions.get(message.sessionId)?.incoming(message.frames);
         break;
       case 'session.close':
         this.#close(message.sessionId);

@@ -87,6 +87,8 @@ export class EngineSession implements WorkSource {
   #status: 'live' | 'failed' | 'closed' = 'live';
   #fenceWatchdog: Timer | null = null;
   #failures = 0;
+  /** Chunks of incoming video that nothing was made of. */
+  #dropped = 0;
   /** How often a step has failed since it was last committed. A step that fails whenever the ones before it succeed must not be tried for ever. */
   readonly #failedSteps = new Map<string, number>();
   /** Requests that a baseline policy doesn't read yet. */
@@ -242,6 +244,20 @@ export class EngineSession implements WorkSource {
   /** Held input is another than before: what was made under the old one and that nobody has taken yet is made anew, as far as time and the session's reserve allow. */
   actionChanged(): void {
     if (this.#recall.isOutdated(this.words.action)) this.#takeBack('action');
+  }
+
+  /** A chunk of the video that it takes in. What is made of it belongs to the epoch in which it is made, whenever it came. */
+  incoming(frames: readonly SharedArrayBuffer[]): void {
+    if (this.closed) return;
+    try {
+      const received = this.program.receive?.(this.#story.state, frames, this.inFlight === null);
+      if (received === undefined) throw new SegueError('bad_request', `program ${this.programId} takes no video in`, { param: 'frames' });
+      this.#story.replace(received.state);
+      if (received.dropped) this.#trace('incoming.dropped', { chunks: ++this.#dropped });
+    } catch (error) {
+      return this.fault(error instanceof SegueError ? error : new SegueError('bad_request', error instanceof Error ? error.message : String(error), { param: 'frames', cause: error }), false);
+    }
+    this.#deps.changed(this);
   }
 
   #takeBack(cause: 'action' | 'redirect'): void {

@@ -14,6 +14,7 @@ import type { WorkUnit } from '../scheduler/WorkUnit.ts';
 import { BehaviorRecorder, type BehaviorRecord, type RecordOptions } from './BehaviorRecord.ts';
 import type { Device } from './Device.ts';
 import { HeldState } from './HeldState.ts';
+import { RunIntake } from './RunIntake.ts';
 import { RunTimeline } from './RunTimeline.ts';
 import { stepOf, type CommittedUnit, type WorkSource } from './WorkSource.ts';
 
@@ -53,6 +54,8 @@ export interface RunDependencies {
   readonly trace: (event: TraceEvent) => void;
   /** What may step has changed. */
   readonly changed: (run: InlineRun) => void;
+  /** The same, and nobody else will look: something came from outside. */
+  readonly woken: (run: InlineRun) => void;
   /** It has ended; what is still in flight comes back by itself. */
   readonly settled: () => void;
   readonly identity: Pick<BehaviorRecord, 'precision' | 'parallelPlanHash'>;
@@ -60,6 +63,8 @@ export interface RunDependencies {
 
 /** Failures of one step in a row that end a run. */
 const MAX_FAILURES = 3;
+/** A run whose input says nothing for so long has been left alone. */
+const INTAKE_STALL_MS = 60_000;
 const NO_ACTION: ActionState = { sequence: 0, steer: 0, speed: 0, leftPresses: 0, rightPresses: 0 };
 
 /**
@@ -91,6 +96,7 @@ export class InlineRun implements WorkSource {
   readonly #asked: RunTimeline | null;
   readonly #recorder: BehaviorRecorder | null;
   readonly #failedSteps = new Map<string, number>();
+  readonly #intake: RunIntake | null;
   readonly #startMs: number;
   #units = 0;
   #deviceMs = 0;
@@ -114,6 +120,10 @@ export class InlineRun implements WorkSource {
     this.#asked = withinMs === null ? null : new RunTimeline({ startMs: this.#startMs, withinMs, totalMs: device.costs.undisturbedSum(components), longestMs: device.costs.longest(components) });
     this.timeline = this.#asked ?? { releaseMs: () => -Infinity, deadlineMs: () => Infinity };
     this.#recorder = record === null ? null : new BehaviorRecorder(record, { read: (block) => this.#read(block) });
+    this.#intake =
+      program.intake === undefined || program.intake.names.length === 0
+        ? null
+        : new RunIntake(inputs, program.intake.names, { clock: deps.clock, stallMs: INTAKE_STALL_MS, feed: (name, value) => this.#feed(name, value), failed: (error) => this.fault(error, true) });
     this.#held = new HeldState(this.#opened.state, program, device.pool, this.pools);
   }
 
@@ -159,8 +169,18 @@ export class InlineRun implements WorkSource {
   }
 
   stage(step: CommittedStep, predict: Predict): (unit: CommittedUnit) => void {
-    const transition = this.#opening.program.advance(this.#held.state, step);
+    const transition = this.#advanced(step);
     return ({ plan }) => this.#commit(transition, step, plan, predict);
+  }
+
+  /** An input that was given and only now is looked at may be wrong: that is no failure of the step, and would not go away with another try. */
+  #advanced(step: CommittedStep): InlineTransition<unknown> {
+    try {
+      return this.#opening.program.advance(this.#held.state, step);
+    } catch (error) {
+      if (error instanceof SegueError) this.fault(error, true);
+      throw error;
+    }
   }
 
   /** A step failed; its outputs are gone already. It is tried again, alone; the third failure ends the run. */
@@ -200,6 +220,20 @@ export class InlineRun implements WorkSource {
     this.#give(events);
   }
 
+  /** An item came in from outside, between two units or while one is out. */
+  #feed(name: string, value: unknown): void {
+    if (this.closed) return;
+    let transition: InlineTransition<unknown>;
+    try {
+      transition = this.#opening.program.intake!.feed(this.#held.state, name, value);
+    } catch (error) {
+      return this.fault(error instanceof SegueError ? error : new SegueError('internal', 'an input could not be taken', { cause: error }), true);
+    }
+    this.#held.replace(transition.state, [], transition.events.flatMap(slotsOf));
+    this.#give(transition.events);
+    this.#deps.woken(this);
+  }
+
   /** Tells what came, and ends where nothing more can. */
   #give(events: readonly RunEvent[]): void {
     const { program, emit } = this.#opening;
@@ -209,13 +243,15 @@ export class InlineRun implements WorkSource {
       if (this.closed) return;
     }
     const { state } = this.#held;
-    if (program.finished(state)) void this.#complete();
-    else if (program.turns(state).length === 0) this.fault(new SegueError('internal', `run of ${this.programId} can't go on: ${program.describe(state)}`), true);
+    if (program.finished(state)) return void this.#complete();
+    this.#intake?.pull(program.intake!.wants(state));
+    if (program.turns(state).length === 0 && this.#intake?.waiting !== true) this.fault(new SegueError('internal', `run of ${this.programId} can't go on: ${program.describe(state)}`), true);
   }
 
   async #complete(): Promise<void> {
     this.#status = 'ending';
     this.#held.release();
+    this.#intake?.close();
     const { loaded } = this.device;
     const record =
       this.#recorder === null
@@ -235,6 +271,7 @@ export class InlineRun implements WorkSource {
     this.queued = [];
     if (this.inFlight !== null) this.device.worker.cancel?.([this.inFlight.planned.unitId]);
     this.#held.release();
+    this.#intake?.close();
     this.grant.release();
     this.#deps.settled();
   }

@@ -5,7 +5,7 @@ import { item, type Given, type Ports } from '../../engine/programs/inline_ports
 import type { ContinuationModel } from '../../realtime-programs/continuation_model.ts';
 import { frameDuration90k } from '../../streams/media_time.ts';
 import { bindingContext, UNCONDITIONED } from '../../engine/model/binding_context.ts';
-import type { ChunkLatents, DecodedFrame } from './chunk_items.ts';
+import { givenChunks, type ChunkLatents, type DecodedFrame } from './chunk_items.ts';
 
 export interface FrameState extends NodeState {
   readonly seed: number;
@@ -100,8 +100,8 @@ export class FrameNode implements InlineNode<FrameState> {
     return loop?.blocks ?? [];
   }
 
-  demand({ chunks }: Readonly<Record<string, unknown>>): NodeDemand {
+  demand({ chunks, frames }: Readonly<Record<string, unknown>>): NodeDemand {
     const { component, alive } = this.#declaration;
-    return { alive: [[component, alive]], units: [[component, Number(chunks) * this.#model.framesPerChunk]] };
+    return { alive: [[component, alive]], units: [[component, Number(chunks ?? givenChunks(frames)) * this.#model.framesPerChunk]] };
   }
 }

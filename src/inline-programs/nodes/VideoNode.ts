@@ -2,68 +2,76 @@ import type { VideoContinuationState } from '../../engine/model/kernels/video_co
 import type { Conditioning, LoopState } from '../../engine/model/loop_kernel.ts';
 import type { BlockId } from '../../engine/model/work.ts';
 import type { Heads, InlineNode, NodeDemand, NodeState, NodeTurn, Taken } from '../../engine/programs/InlineNode.ts';
-import { item, type Given } from '../../engine/programs/inline_ports.ts';
+import { item, type Given, type Port, type Ports } from '../../engine/programs/inline_ports.ts';
 import { SegueError } from '../../protocol/errors.ts';
 import type { ContinuationModel } from '../../realtime-programs/continuation_model.ts';
 import { bindingContext } from '../../engine/model/binding_context.ts';
-import type { ChunkLatents } from './chunk_items.ts';
+import type { ActionConditioning } from './ActionConditionNode.ts';
+import { givenChunks, MAX_CHUNKS, type ChunkLatents, type GivenChunk } from './chunk_items.ts';
 
-/** What is steered in one chunk. */
-export interface ChunkAction {
-  /** −1 left, 0 straight, 1 right. */
-  readonly steer: number;
-  /** 0 stopped … 3 fastest. */
-  readonly speed: number;
-}
-
-/** Chunks of one run: a minute of the shipped model. */
-export const MAX_CHUNKS = 360;
+/**
+ * What its chunks come from. `start`: the first is given and shown, the others follow it. `clip`: given chunks are what came before, and only what follows
+ * is made. `incoming`: each chunk is made from a given one.
+ */
+export type VideoOrigin = 'start' | 'clip' | 'incoming';
 
 export interface VideoNodeState extends NodeState {
   readonly seed: number;
   readonly loop: VideoContinuationState | null;
   readonly prompt: Readonly<Record<string, BlockId>> | null;
-  readonly start: BlockId | null;
+  /** Chunks to be made; null until known. Of `incoming`, as many as come. */
   readonly chunks: number | null;
-  readonly actions: readonly ChunkAction[] | null;
+  readonly actions: ActionConditioning | null;
+  /** Chunks that were given so far, and whether more may come. */
+  readonly given: number;
+  readonly ended: boolean;
 }
 
-/** A whole number of chunks: the first are the start frames, each later one is denoised under its entry of the action trace. */
+const COUNT: Ports = { chunks: { kind: 'control', type: 'count' } };
+const START: Port = { kind: 'tensor', type: 'start_latents' };
+const GIVEN: Port = { kind: 'tensor', type: 'given_latents' };
+
+/** A whole number of chunks, each under its entry of the action conditioning. */
 export class VideoNode implements InlineNode<VideoNodeState> {
   readonly loopKind = 'video_continuation';
-  readonly inputs = {
-    prompt: { kind: 'tensor', type: 'prompt' },
-    start: { kind: 'tensor', type: 'start_latents' },
-    chunks: { kind: 'control', type: 'count' },
-    actions: { kind: 'control', type: 'actions' },
-  } as const;
+  readonly inputs: Ports;
   readonly outputs = { latents: { kind: 'tensor', type: 'latents' } } as const;
   readonly components: readonly string[];
   readonly #model: ContinuationModel;
+  readonly #origin: VideoOrigin;
 
-  constructor(model: ContinuationModel) {
+  constructor(model: ContinuationModel, origin: VideoOrigin) {
     this.#model = model;
+    this.#origin = origin;
     this.components = [model.components.denoise, model.components.write];
+    this.inputs = {
+      prompt: { kind: 'tensor', type: 'prompt' },
+      [origin]: origin === 'start' ? START : GIVEN,
+      ...(origin === 'incoming' ? {} : COUNT),
+      actions: { kind: 'tensor', type: 'action_conditioning' },
+    };
   }
 
   open(seed: number): VideoNodeState {
-    return { seed, loop: null, prompt: null, start: null, chunks: null, actions: null };
+    return { seed, loop: null, prompt: null, chunks: this.#origin === 'incoming' ? 0 : null, actions: null, given: 0, ended: false };
   }
 
   take(state: VideoNodeState, heads: Heads): Taken<VideoNodeState> | null {
-    if (state.chunks === null && heads['chunks'] !== undefined) return { state: { ...state, chunks: chunksOf(heads['chunks'].value) }, taken: ['chunks'] };
-    if (state.actions === null && heads['actions'] !== undefined) return { state: { ...state, actions: actionsOf(heads['actions'].value) }, taken: ['actions'] };
-    const { prompt, start } = heads;
-    if (state.loop !== null || state.chunks === null || state.actions === null || prompt === undefined || start === undefined) return null;
+    const { chunks, actions, prompt } = heads;
+    if (state.chunks === null && chunks !== undefined) return { state: { ...state, chunks: chunksOf(chunks.value) }, taken: ['chunks'] };
+    if (state.actions === null && actions !== undefined) return { state: { ...state, actions: actions.value as ActionConditioning }, taken: ['actions'] };
+    if (state.prompt === null && state.loop === null && prompt !== undefined) return { state: { ...state, prompt: prompt.value as VideoNodeState['prompt'] }, taken: ['prompt'] };
+    if (state.prompt === null || state.chunks === null || state.actions === null || state.ended) return null;
+    const next = heads[this.#origin];
     const { video } = this.#model.loops;
-    const latents = start.value as BlockId;
-    const loop = video.seeded(video.initState({ firstChunk: 0 }, bindingContext(state.seed)), latents);
-    return { state: { ...state, loop, prompt: prompt.value as VideoNodeState['prompt'] }, taken: ['prompt', 'start'], gives: [chunkItem({ latents, chunk: 0, seeded: true })] };
+    const loop = state.loop ?? video.initState({ firstChunk: 0 }, bindingContext(state.seed));
+    if (next === undefined || !video.isFresh(loop)) return null;
+    return { ...this.#given(state, loop, next.value), taken: [this.#origin] };
   }
 
   turn(state: VideoNodeState): NodeTurn | null {
     const { loop, prompt } = state;
-    if (loop === null || this.finished(state)) return null;
+    if (loop === null || this.finished(state) || (!state.ended && this.#model.loops.video.isFresh(loop))) return null;
     const { components } = this.#model;
     return { component: loop.plan.phase === 'write' ? components.write : components.denoise, conditioning: this.#conditioning(state, loop, prompt) };
   }
@@ -78,8 +86,10 @@ export class VideoNode implements InlineNode<VideoNodeState> {
   }
 
   /** The last chunk is ready; nobody will look back on it, so its keys and values aren't written. */
-  finished({ loop, chunks }: VideoNodeState): boolean {
-    return loop !== null && chunks !== null && loop.plan.phase === 'write' && loop.plan.chunk >= chunks - 1;
+  finished({ loop, chunks, given, ended }: VideoNodeState): boolean {
+    if (!ended || loop === null || chunks === null) return false;
+    const last = this.#last(given, chunks);
+    return loop.plan.chunk > last || (loop.plan.phase === 'write' && loop.plan.chunk === last);
   }
 
   blocks(state: VideoNodeState): readonly BlockId[] {
@@ -90,13 +100,37 @@ export class VideoNode implements InlineNode<VideoNodeState> {
 
   demand(inputs: Readonly<Record<string, unknown>>): NodeDemand {
     const { components, steps, windowChunks } = this.#model;
-    const chunks = chunksOf(inputs['chunks']);
-    actionsOf(inputs['actions']);
+    const given = this.#origin === 'start' ? 1 : givenChunks(inputs['frames']);
+    const last = this.#last(given, this.#origin === 'incoming' ? 0 : chunksOf(inputs['chunks']));
+    const made = this.#origin === 'incoming' ? given : last + 1 - given;
     return {
       // The window, the entry that is being written, and the oldest while it is still read.
       alive: [[components.write, windowChunks + 2], [components.denoise, 6]],
-      units: [[components.denoise, (chunks - 1) * steps], [components.write, chunks - 1]],
+      units: [[components.denoise, made * steps], [components.write, Math.max(0, last)]],
     };
+  }
+
+  /** A given chunk comes in, or (null) the end of them. */
+  #given(state: VideoNodeState, loop: VideoContinuationState, value: unknown): Omit<Taken<VideoNodeState>, 'taken'> {
+    const { video } = this.#model.loops;
+    if (this.#origin === 'start') {
+      const latents = value as BlockId;
+      const started = { ...state, loop: video.seeded(loop, latents), given: 1, ended: true };
+      return { state: started, gives: [chunkItem({ latents, chunk: 0, seeded: true })] };
+    }
+    if (value === null) {
+      if (state.given === 0) throw new SegueError('bad_request', 'frames: at least one chunk', { param: 'frames' });
+      const ended = { ...state, loop, ended: true };
+      return { state: this.finished(ended) ? { ...ended, prompt: null } : ended };
+    }
+    const { latents, level } = value as GivenChunk;
+    return { state: { ...state, loop: this.#origin === 'clip' ? video.seeded(loop, latents) : video.noised(loop, latents, level), given: state.given + 1 } };
+  }
+
+  /** Index of the last chunk: start frames count as made, a clip's chunks don't. */
+  #last(given: number, chunks: number): number {
+    if (this.#origin === 'incoming') return given - 1;
+    return this.#origin === 'start' ? chunks - 1 : given + chunks - 1;
   }
 
   /** A chunk's keys and values are written under what the chunk was made under. */
@@ -113,14 +147,4 @@ function chunkItem(latents: ChunkLatents): Given {
 function chunksOf(value: unknown): number {
   if (!Number.isInteger(value) || (value as number) < 1 || (value as number) > MAX_CHUNKS) throw new SegueError('bad_request', `chunks is a whole number from 1 to ${MAX_CHUNKS}, got ${String(value)}`, { param: 'chunks' });
   return value as number;
-}
-
-function actionsOf(value: unknown): readonly ChunkAction[] {
-  const bad = (problem: string) => new SegueError('bad_request', `actions: ${problem}`, { param: 'actions' });
-  if (!Array.isArray(value) || value.length === 0) throw bad('at least one entry; the last holds for all chunks after it');
-  return value.map((entry: unknown, at): ChunkAction => {
-    const { steer, speed } = (entry ?? {}) as Partial<ChunkAction>;
-    if (![-1, 0, 1].includes(steer as number) || ![0, 1, 2, 3].includes(speed as number)) throw bad(`entry ${at} needs steer −1, 0 or 1 and speed 0 to 3, got ${JSON.stringify(entry)}`);
-    return { steer: steer!, speed: speed! };
-  });
 }

@@ -108,6 +108,47 @@ contract('vae_tile_encode', {
   },
 });
 
+test('a chunk of a given video: one unit a frame, each of its own; recoloured and noised as far as it is told', async () => {
+  const ctx = contextOf({ seed: 5 });
+  const { vae_tile_encode: kernel, start_bank: bank } = plain.kernels;
+  const { latents: block } = (await plain.runToEnd(bank, 'a', bank.initState({ index: 3 }, ctx), ctx)) as { latents: number };
+  const encoded = async (frames: readonly SharedArrayBuffer[], towards: { readonly like: number; readonly level: number; readonly chunk: number } | null): Promise<readonly number[]> => {
+    let state = kernel.initState({ frames, towards }, ctx);
+    let last: readonly number[] = [];
+    for (let next = await plain.step(kernel, 'a', state, ctx, { keep: true }); next !== null; next = await plain.step(kernel, 'a', state, ctx, { keep: true })) {
+      last = (await plain.readOutputs(next.ran))['x']!;
+      state = next.state;
+    }
+    assert.deepEqual([state.plan.encoded, state.plan.done], [2, true]);
+    return last;
+  };
+  const [a, b] = [gradient(0), gradient(1)];
+  const [ab, aa, bb] = [await encoded([a, b], null), await encoded([a, a], null), await encoded([b, b], null)];
+  const half = (x: readonly number[], frame: number): number[] => x.slice(0, 28 * 128).filter((_, at) => Math.floor((at % 128) / 64) === frame);
+  assert.deepEqual([half(ab, 0), half(ab, 1)], [half(aa, 0), half(bb, 1)]);
+  const [mild, strong] = [await encoded([a, b], { like: block, level: 0, chunk: 4 }), await encoded([a, b], { like: block, level: 1, chunk: 4 })];
+  assert.notDeepEqual(mild, ab);
+  assert.deepEqual(strong, await encoded([b, a], { like: block, level: 1, chunk: 4 }), 'at 1 there is only noise');
+  assert.notDeepEqual(strong, await encoded([a, b], { like: block, level: 1, chunk: 5 }), 'of that chunk');
+  assert.throws(() => kernel.initState({ frames: [a], towards: null }, ctx), /a chunk is 2 frames, got 1/);
+  assert.throws(() => kernel.initState({ frames: [a, b], towards: { like: block, level: 2, chunk: 0 } }, ctx), /a noise level is 0 to 1, got 2/);
+});
+
+test('a chunk that begins with given latents takes the steps from its noise level on, the first at that level', () => {
+  const kernel = plain.kernels.video_continuation;
+  const ctx = contextOf({ seed: 1 });
+  const fresh = kernel.initState({ firstChunk: 0 }, ctx);
+  const conditioned = { ...ctx, conditioning: { ...ctx.conditioning, prompt: {} } };
+  const first = (level: number): readonly unknown[] => {
+    const { step, inputs } = kernel.planStep(kernel.noised(fresh, 7, level), conditioned)!;
+    return [step, (inputs['t'] as { values: readonly number[] }).values[0], (inputs['t_next'] as { values: readonly number[] }).values[0]];
+  };
+  assert.deepEqual([first(1), first(0.75), first(0.5), first(0.25)], [[0, 1, 0.5], [0, 0.75, 0.5], [1, 0.5, 0], [1, 0.25, 0]]);
+  assert.throws(() => kernel.noised(fresh, 7, 0), /a noise level is above 0/);
+  assert.throws(() => kernel.noised(kernel.noised(fresh, 7, 0.5), 8, 0.5), /chunk 0 has begun/);
+  assert.throws(() => kernel.noised(kernel.seeded(fresh, 7), 8, 0.5), /chunk 0 has begun/);
+});
+
 test('bytes of another size, or for an input of another type, fail their unit and name the input', async () => {
   const ctx = contextOf({ seed: 0 });
   const kernel = plain.kernels.vae_tile_encode;

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { loadModelSpec } from '../../../src/engine/model/spec/load_model_spec.ts';
 import { InlineGraph } from '../../../src/engine/programs/InlineGraph.ts';
 import type { InlineSpec } from '../../../src/engine/programs/inline_spec.ts';
-import { driveInline, LOGPROB_RECOMPUTE, PICTURE_THEN_GENERATE, REASON_THEN_GENERATE } from '../../../src/inline-programs/drive_inline.ts';
+import { CONTINUE_FROM_VIDEO, driveInline, LOGPROB_RECOMPUTE, PICTURE_THEN_GENERATE, REASON_THEN_GENERATE, TRANSFORM_VIDEO } from '../../../src/inline-programs/drive_inline.ts';
 import { LANGUAGE, scriptedModel } from '../../interruption/virtual/scripted_model.ts';
 
 const { spec: model, kernels } = scriptedModel();
@@ -37,7 +37,7 @@ test('the forcing case is a program of the shipped model, and its spec names eve
 
 test('what programs.yaml declares is what the programs are', () => {
   const { programs } = loadModelSpec(new URL('../../../models/drive', import.meta.url).pathname, { verifyChecksums: false });
-  for (const program of [REASON_THEN_GENERATE, PICTURE_THEN_GENERATE, LOGPROB_RECOMPUTE]) {
+  for (const program of [REASON_THEN_GENERATE, PICTURE_THEN_GENERATE, CONTINUE_FROM_VIDEO, TRANSFORM_VIDEO, LOGPROB_RECOMPUTE]) {
     const { kind, requires, loops } = programs[program.programId]!;
     assert.equal(kind, 'inline');
     assert.deepEqual(requires, program.requires);
@@ -47,7 +47,7 @@ test('what programs.yaml declares is what the programs are', () => {
 
 test('what can not run is refused before any of it runs, and the fault says where and what was wanted', () => {
   assert.match(fault({ nodes: { ...nodes, video: { kind: 'model_loop', loopKind: 'diffusion_denoise' } } }), /^program reason_then_generate: node video: unknown loop diffusion_denoise, there are .*video_continuation/);
-  assert.match(fault({ requires: ['video_to_video'] }), /requires: the model lacks video_to_video, it has text_to_video/);
+  assert.match(fault({ requires: ['text_to_image'] }), /requires: the model lacks text_to_image, it has text_to_video/);
   assert.match(fault({ edges: edges.filter(({ to }) => to !== 'video.start') }), /node video: input start \(tensor of start_latents\) takes one edge, has none/);
   assert.match(fault({ edges: [...edges, { kind: 'tensor', from: 'video.latents', to: 'video.start' }] }), /edge video\.latents → video\.start: tensor of latents can't go where tensor of start_latents is taken/);
   assert.match(fault({ edges: [...edges, { kind: 'tensor', from: 'encoder.prompt', to: 'video.prompt' }] }), /node video: input prompt .* takes one edge, has encoder\.prompt, encoder\.prompt/);

@@ -8,7 +8,9 @@ import { VirtualClock } from '../../../src/observe/virtual_clock.ts';
 import type { AdapterInForce } from '../../../src/protocol/session_adapter.ts';
 import type { MediaEvent } from '../../../src/streams/media_events.ts';
 import type { EngineRequest, EngineToControl } from '../../../src/streams/messages.ts';
-import { batchMs, scriptedModel, scriptedValues, UNIT_MS, type ScriptedModel } from './scripted_model.ts';
+import { continuationModel } from '../../../src/realtime-programs/drive_model.ts';
+import { VideoContinuation } from '../../../src/realtime-programs/VideoContinuation.ts';
+import { batchMs, LANGUAGE, scriptedModel, scriptedValues, UNIT_MS, type ScriptedModel } from './scripted_model.ts';
 import { SimulatedSession, type RequestBody } from './SimulatedSession.ts';
 
 export interface SimulationOptions {
@@ -16,6 +18,8 @@ export interface SimulationOptions {
   readonly slots?: number;
   /** How many times faster than a core the device is. */
   readonly speed?: number;
+  /** Sessions take a video in: the program's strength. */
+  readonly transform?: number;
   readonly engine?: Partial<EngineOptions>;
   /** Decides how a batch goes; by default it takes what it is predicted to take. */
   readonly outcome?: (batch: WorkUnitBatch, predictedMs: number) => SimulatedOutcome;
@@ -38,7 +42,7 @@ export class Simulation {
   readonly #model: ScriptedModel;
   readonly #slots: number;
 
-  constructor({ steps = 2, slots = 8, speed = 1, engine = {}, outcome = (_, deviceMs) => ({ deviceMs, answer: 'ok' }) }: SimulationOptions = {}) {
+  constructor({ steps = 2, slots = 8, speed = 1, transform, engine = {}, outcome = (_, deviceMs) => ({ deviceMs, answer: 'ok' }) }: SimulationOptions = {}) {
     this.#model = MODELS.get(`${steps} ${speed}`) ?? scriptedModel(steps, speed);
     MODELS.set(`${steps} ${speed}`, this.#model);
     this.#slots = slots;
@@ -62,7 +66,7 @@ export class Simulation {
       clock: this.clock,
       workers: [{ worker: this.worker, loaded }],
       kernels: Object.values(kernels),
-      programs: { drive: program },
+      programs: { drive: transform === undefined ? program : new VideoContinuation(continuationModel(spec, kernels, LANGUAGE), { strength: transform }) },
       components: Object.keys(spec.components),
       identity: { precision: 'fp32', parallelPlanHash: 'single' },
       options: engine,

@@ -22,10 +22,10 @@ export const ADAPTERS: Readonly<Record<string, Adapter>> = Object.fromEntries(
 );
 
 /** Milliseconds of one unit alone, near what a core takes. */
-export const UNIT_MS: Readonly<Record<string, number>> = { director_prefill: 1.2, director_step: 0.7, text_encoder: 1, start_bank: 0.2, denoise_step: 5, clean_write: 5, vae_decode: 6.5, audio_synth: 0.6, director_logprob: 1.3, vae_encode: 9, denoise_step_adapted: 5.5, clean_write_adapted: 5.5 };
+export const UNIT_MS: Readonly<Record<string, number>> = { director_prefill: 1.2, director_step: 0.7, text_encoder: 1, start_bank: 0.2, denoise_step: 5, clean_write: 5, vae_decode: 6.5, audio_synth: 0.6, director_logprob: 1.3, vae_encode: 9, video_encode: 9, denoise_step_adapted: 5.5, clean_write_adapted: 5.5 };
 
 export interface ScriptedModel {
-  readonly spec: Pick<ModelSpec, 'modelId' | 'format' | 'framesPerChunk' | 'components' | 'loops' | 'capabilities' | 'adapters'>;
+  readonly spec: Pick<ModelSpec, 'modelId' | 'format' | 'framesPerChunk' | 'components' | 'loops' | 'capabilities' | 'adapters' | 'actions'>;
   readonly kernels: Kernels;
   readonly program: VideoContinuation;
   readonly loaded: LoadedModel;
@@ -38,7 +38,7 @@ export interface ScriptedModel {
 export function scriptedModel(steps = 2, speed = 1): ScriptedModel {
   const video = SPEC.loops['video_continuation']!;
   const loops = { ...SPEC.loops, video_continuation: { ...video, denoise: { ...video.denoise!, steps, windowChunks: 7 } } };
-  const spec = { modelId: SPEC.modelId, format: SPEC.format, framesPerChunk: SPEC.framesPerChunk, components: SPEC.components, loops, capabilities: SPEC.capabilities, adapters: ADAPTERS };
+  const spec = { modelId: SPEC.modelId, format: SPEC.format, framesPerChunk: SPEC.framesPerChunk, components: SPEC.components, loops, capabilities: SPEC.capabilities, adapters: ADAPTERS, actions: SPEC.actions };
   const kernels = createKernels(spec);
   const cost = Object.entries(UNIT_MS).flatMap(([component, ms]) => [1, 2, 4].map((batch) => ({ component, shapeKey: shapeKeyOf(component, SPEC.components[component]!), batch, p50Ms: batchMs(ms / speed, batch), p95Ms: batchMs(ms / speed, batch) })));
   return { spec, kernels, program: new VideoContinuation(continuationModel(spec, kernels, LANGUAGE)), loaded: { modelId: spec.modelId, weightsVersion: 'scripted', fingerprint: 'virtual', cost } };

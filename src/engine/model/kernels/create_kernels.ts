@@ -69,6 +69,6 @@ function createKernel(loop: LoopSpec, { components, format }: KernelSource): Any
     case 'logprob_recompute':
       return new LogprobRecomputeKernel(first!);
     case 'vae_tile_encode':
-      return new VaeTileEncodeKernel(first!);
+      return new VaeTileEncodeKernel(first!, second!);
   }
 }

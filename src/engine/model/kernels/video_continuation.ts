@@ -41,7 +41,9 @@ export interface VideoContinuationPlan {
   readonly tPrev: number;
   /** Leading frames that were seen already and stay: 0, or 1 … framesPerChunk − 1. */
   readonly pinnedFrames: number;
-  /** Whether the chunk in flight came from the start bank instead of from denoising. */
+  /** Noise level that the chunk in flight begins at: 1 is noise alone, less is given latents that are noised so far. */
+  readonly from: number;
+  /** Whether the chunk in flight is given (start bank, picture, clip) instead of made. */
   readonly seeded: boolean;
   /** Conditioning of the latest denoise step, and the step at which it took force in this chunk. */
   readonly conditioningVersion: number;
@@ -101,10 +103,27 @@ export class VideoContinuationKernel implements LoopKernel<VideoContinuationInpu
     return stateOf({ ...state, version: state.version + 1, plan: { ...state.plan, pinnedFrames }, pin: latents });
   }
 
-  /** Takes a ready chunk (from the start bank) for the one in flight: only its keys and values are still to be written. */
+  /** Takes a ready chunk (of the start bank, or of a clip) for the one in flight: only its keys and values are still to be written. */
   seeded(state: VideoContinuationState, latents: BlockId): VideoContinuationState {
     const plan: VideoContinuationPlan = { ...state.plan, phase: 'write', step: this.policy.steps, pinnedFrames: 0, seeded: true };
     return stateOf({ ...state, version: state.version + 1, plan, x: latents, pin: null });
+  }
+
+  /**
+   * The chunk in flight begins with given latents, noised to `level`, and takes only the steps from there on: what the noise leaves over stays. Steps keep
+   * their declared levels, but that the first begins at `level`. Only at its start. @throws {TypeError}
+   */
+  noised(state: VideoContinuationState, latents: BlockId, level: number): VideoContinuationState {
+    const { chunk, phase, step } = state.plan;
+    if (phase !== 'denoise' || step !== 0 || state.x !== null) throw new TypeError(`chunk ${chunk} has begun: it can't begin with something else any more`);
+    if (!(level > 0 && level <= 1)) throw new TypeError(`a noise level is above 0, at most 1, got ${level}`);
+    const first = Math.min(this.policy.steps - 1, Math.floor((1 - level) * this.policy.steps));
+    return stateOf({ ...state, version: state.version + 1, plan: { ...state.plan, step: first, from: level }, x: latents });
+  }
+
+  /** Nothing of the chunk in flight is there yet. */
+  isFresh({ plan, x }: VideoContinuationState): boolean {
+    return plan.phase === 'denoise' && x === null;
   }
 
   /** Discards the chunk in flight, and its pin with it unless `keepPin`. */
@@ -147,7 +166,7 @@ export class VideoContinuationKernel implements LoopKernel<VideoContinuationInpu
         eps,
         pin: state.pin === null ? { kind: 'zeros', shape: this.#latentShape } : { kind: 'block', block: state.pin },
         pin_frames: floats(Array.from({ length: this.policy.framesPerChunk }, (_, frame) => (frame < plan.pinnedFrames ? 1 : 0))),
-        t: floats([1 - plan.step / steps]),
+        t: floats([Math.min(plan.from, 1 - plan.step / steps)]),
         t_next: floats([1 - (plan.step + 1) / steps]),
         ...this.#context(state, ctx.conditioning),
       },
@@ -212,7 +231,7 @@ export function timeAngles(chunk: number, { count, base, scale }: DenoisePolicy[
 }
 
 function freshChunk({ chunk, tPrev, conditioningVersion, actionSequence }: Pick<VideoContinuationPlan, 'chunk' | 'tPrev' | 'conditioningVersion' | 'actionSequence'>): VideoContinuationPlan {
-  return { chunk, phase: 'denoise', step: 0, tPrev, pinnedFrames: 0, seeded: false, conditioningVersion, actionSequence, changedAtStep: 0 };
+  return { chunk, phase: 'denoise', step: 0, tPrev, pinnedFrames: 0, from: 1, seeded: false, conditioningVersion, actionSequence, changedAtStep: 0 };
 }
 
 function withConditioning(plan: VideoContinuationPlan, { version, actionSequence }: Conditioning): VideoContinuationPlan {

@@ -25,6 +25,7 @@ export interface AuthoredModel {
 /** Checks what no file can check alone. @throws {SpecError} at the first fault. */
 export function crossCheck(authored: AuthoredModel): void {
   checkComponents(authored);
+  checkActions(authored);
   checkCaches(authored);
   checkLoops(authored);
   checkAdapters(authored);
@@ -49,7 +50,10 @@ const LOOP_BINDINGS: Readonly<Record<LoopKind, readonly { readonly inputs: reado
   vae_tile_decode: [{ inputs: ['x', 'frame'], outputs: ['rgb'] }],
   audio: [{ inputs: ['x', 'frame', 'phase', 'control', 'tail', 'noise'], outputs: ['pcm', 'phase_next', 'control_next', 'tail_next'] }],
   logprob_recompute: [{ inputs: ['ids'], outputs: ['logprobs'] }],
-  vae_tile_encode: [{ inputs: ['rgb'], outputs: ['x', 'entry'] }],
+  vae_tile_encode: [
+    { inputs: ['rgb'], outputs: ['x', 'entry'] },
+    { inputs: ['rgb', 'frame', 'before', 'like', 'recolour', 'eps', 'level'], outputs: ['x'] },
+  ],
 };
 
 function checkComponents({ model, manifest, report, checkpoint, variantId }: AuthoredModel): void {
@@ -195,6 +199,19 @@ function checkTarget(manifest: AuthoredModel['manifest'], { inputs }: ComponentS
   if (layers !== upLayers || rank !== upRank || maxRank > rank!) throw manifest.fault(['adapter_compatibility', 'max_rank'], `layers and rank of ${down} and ${up}`, [layers, rank], [upLayers, upRank, maxRank]);
   if (place.layer >= layers!) throw manifest.fault(path, `layers of ${down}`, `0 to ${layers! - 1}`, place.layer);
   if (rows !== expectedRows || columns !== expectedColumns) throw manifest.fault(path, `rows of ${up} and columns of ${down}`, [expectedRows, expectedColumns], [rows, columns]);
+}
+
+/** An action conditions steps by an input of its name: one index into its values. */
+function checkActions({ model, loops }: AuthoredModel): void {
+  const { actions = {}, components } = model.value;
+  const steps = Object.values(loops.value.loops).filter(({ kind }) => kind === 'video_continuation').flatMap((loop) => loop.components);
+  for (const [name, { values, neutral }] of Object.entries(actions)) {
+    if (!values.includes(neutral)) throw model.fault(['actions', name, 'neutral'], 'value that is not listed', values, neutral);
+    for (const componentId of steps) {
+      const input = components[componentId]?.inputs[name];
+      if (input?.dtype !== 'int64' || unitElements(input) !== 1) throw model.fault(['actions', name], `input of ${componentId} that takes it`, `${name}: int64 of one element`, input === undefined ? 'nothing' : signatureText(input));
+    }
+  }
 }
 
 function checkCapabilities({ model, loops }: AuthoredModel): void {

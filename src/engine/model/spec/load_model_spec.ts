@@ -39,13 +39,14 @@ export function loadModelSpec(modelDir: string, { verifyChecksums = true }: Load
   const authored: AuthoredModel = { model, loops, parallel, programs, deployment, manifest, report, checkpoint, variantId };
   crossCheck(authored);
   checkFiles(dir, authored, verifyChecksums);
-  const { modelId, family, format, framesPerChunk, components, capabilities, processors, caches } = model.value;
+  const { modelId, family, format, framesPerChunk, components, capabilities, processors, caches, actions = {} } = model.value;
   return deepFreeze({
     modelDir: dir,
     modelId,
     family,
     format,
     framesPerChunk,
+    actions,
     variantId,
     variant,
     components,

@@ -21,6 +21,13 @@ export const CacheContract = Type.Object(
 );
 export type CacheContract = Static<typeof CacheContract>;
 
+/** What can be held while a model generates, by name: the values in the order of the embedding that they index. */
+export const ActionVocabulary = Type.Record(
+  Type.String(),
+  Type.Object({ values: Type.Array(Type.Integer(), { minItems: 1, uniqueItems: true }), /** What is held where nobody holds anything. */ neutral: Type.Integer() }, { additionalProperties: false }),
+);
+export type ActionVocabulary = Static<typeof ActionVocabulary>;
+
 export const ModelFile = Type.Object(
   {
     modelId: Type.String({ minLength: 1 }),
@@ -35,6 +42,7 @@ export const ModelFile = Type.Object(
       { additionalProperties: false },
     ),
     framesPerChunk: Type.Integer({ minimum: 1 }),
+    actions: Type.Optional(ActionVocabulary),
     variants: Type.Record(Type.String(), ModelVariantSpec),
     components: Type.Record(Type.String(), ComponentSpec),
     capabilities: CapabilityMatrix,
@@ -57,6 +65,7 @@ export interface ModelSpec {
   readonly family: string;
   readonly format: MediaFormat;
   readonly framesPerChunk: number;
+  readonly actions: ActionVocabulary;
   readonly variantId: string;
   readonly variant: ModelVariantSpec;
   readonly components: Readonly<Record<string, ComponentSpec>>;

@@ -91,7 +91,7 @@ async function checkStory(bench: ExecutorBench, { seed, lineage, prompt, steer, 
     }
   });
   return [
-    finding('C1', 'vae_tile_encode: entry of the start bank', Math.abs(read.entry - entry), 0),
+    finding('C1', 'vae_tile_encode: entry of the start bank', Math.abs(read.entry! - entry), 0),
     finding('C1', 'vae_tile_encode and what follows: latents', worst.latents, chunks[0]!.tolerance),
     finding('C1', 'vae_tile_decode: pixels', worst.frames, frames[0]!.tolerance),
     finding('C1', 'audio: samples', worst.sound, sound[0]!.tolerance),

@@ -76,6 +76,13 @@ test('an unknown key, a missing key and a wrong type are named with key and line
   assert.deepEqual([wrong.key, wrong.actual], ['devices', 'many']);
 });
 
+test('an action that no step takes, and a neutral value that is not one of its values, are named', () => {
+  const unknown = faultOf('model.yaml', (text) => text.replace('  speed: { values', '  brake: { values'), 'brake');
+  assert.deepEqual([unknown.key, unknown.actual], ['actions.brake', 'nothing']);
+  const neutral = faultOf('model.yaml', (text) => text.replace('neutral: 2', 'neutral: 9'), 'neutral: 9');
+  assert.deepEqual([neutral.key, neutral.expected, neutral.actual], ['actions.speed.neutral', [0, 1, 2, 3], 9]);
+});
+
 const REFERENCES: readonly { readonly what: string; readonly file: string; readonly from: RegExp | string; readonly to: string; readonly key: string; readonly actual: string; readonly marker?: string }[] = [
   { what: 'component of a loop', file: 'loops.yaml', from: 'components: [director_prefill, director_step]', to: 'components: [poet_lm, director_step]', key: 'loops.ar_decode.components.0', actual: 'poet_lm', marker: 'poet_lm' },
   { what: 'cache of a loop', file: 'loops.yaml', from: 'publishes: [video_attention]', to: 'publishes: [moon]', key: 'loops.video_continuation.cache.publishes.0', actual: 'moon', marker: 'moon' },
@@ -85,7 +92,7 @@ const REFERENCES: readonly { readonly what: string; readonly file: string; reado
   { what: 'component of a processor', file: 'model.yaml', from: 'director: director_prefill', to: 'director: poet_lm', key: 'processors.prompt.director', actual: 'poet_lm', marker: 'poet_lm' },
   { what: 'manifest entry of a component', file: 'model.yaml', from: 'loadId: vae_decode', to: 'loadId: vae_code', key: 'components.vae_decode.loadId', actual: 'vae_code', marker: 'vae_code' },
   { what: 'loop of a program', file: 'programs.yaml', from: 'sound: audio', to: 'sound: music', key: 'programs.drive.loops.sound', actual: 'music', marker: 'music' },
-  { what: 'capability of a program', file: 'programs.yaml', from: 'requires: [text_to_video', to: 'requires: [video_to_video, text_to_video', key: 'programs.drive.requires.0', actual: 'video_to_video', marker: 'video_to_video' },
+  { what: 'capability of a program', file: 'programs.yaml', from: 'requires: [text_to_video', to: 'requires: [teleport, text_to_video', key: 'programs.drive.requires.0', actual: 'teleport', marker: 'teleport' },
   { what: 'processor of a program', file: 'programs.yaml', from: 'prompt: prompt', to: 'prompt: speech', key: 'programs.drive.processors.prompt', actual: 'speech', marker: 'speech' },
   { what: 'program of the deployment', file: 'deployment.yaml', from: 'programs: [drive]', to: 'programs: [fly]', key: 'programs.0', actual: 'fly', marker: 'fly' },
   { what: 'variant of the deployment', file: 'deployment.yaml', from: 'variant: drive-fp32', to: 'variant: drive-fp8', key: 'variant', actual: 'drive-fp8', marker: 'drive-fp8' },
