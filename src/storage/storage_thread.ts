@@ -14,6 +14,9 @@ export interface StorageThreadData {
   readonly logLevel?: string;
 }
 
+/** The engine has ended before the storage is told to: its port closes at once. */
+const ENGINE_GONE_MS = 1_000;
+
 const { directory, retention, enginePort, logLevel = 'info' } = workerData as StorageThreadData;
 const control = parentPort;
 if (control === null) throw new TypeError('storage_thread is the entry of a worker thread');
@@ -23,9 +26,16 @@ const tell = (writer: 'control' | 'engine', message: FromStorage): void => (writ
 try {
   const storage = new SessionStorage({ directory, retention, clock: monotonicClock, log, tell });
   enginePort.on('message', (message: ToStorage) => storage.receive('engine', message));
+  const engineGone = new Promise<void>((resolve) => enginePort.once('close', resolve));
   control.on('message', (message: ToStorage) => {
-    storage.receive('control', message);
-    if (message.type === 'drain') end();
+    if (message.type !== 'drain') return storage.receive('control', message);
+    // What the engine wrote last may still be on its way: its port closes behind it.
+    const watchdog = setTimeout(() => enginePort.close(), ENGINE_GONE_MS);
+    void engineGone.then(() => {
+      clearTimeout(watchdog);
+      storage.receive('control', message);
+      end();
+    });
   });
 } catch (error) {
   tell('control', { type: 'failed', message: error instanceof Error ? error.message : String(error) });
