@@ -63,9 +63,8 @@ export class StoryRestoration {
   advance(state: ContinuationState, { turn, stepped }: CommittedStep): ContinuationState {
     const restoring = state.restoring!;
     if (turn.loopId === 'encoder') {
-      const encoded = { plan: this.#wantedPlan(state, restoring)!, prompt: (stepped as EncoderChunkState).encoded! };
-      const isUnder = restoring.writes.length === 0 && restoring.under !== null && restoring.encodedUnder === null;
-      return this.#prepared({ ...state, restoring: { ...restoring, encoder: null, encoded, encodedUnder: isUnder ? encoded : restoring.encodedUnder } });
+      const encoded = { plan: this.#wantedPlan(state, restoring), prompt: (stepped as EncoderChunkState).encoded! };
+      return this.#prepared({ ...state, restoring: { ...restoring, encoder: null, encoded } });
     }
     const rest = { ...restoring, writes: restoring.writes.slice(1) };
     return this.#prepared({ ...state, video: this.#nextChunk(stepped as VideoContinuationState, rest), restoring: rest });
@@ -81,26 +80,24 @@ export class StoryRestoration {
     const restoring = state.restoring!;
     const { encoded, writes } = restoring;
     const wanted = this.#wantedPlan(state, restoring);
-    if (wanted !== null) {
-      if (encoded === null || !samePlan(encoded.plan, wanted)) {
-        const { loops, language } = this.#model;
-        return { ...state, restoring: { ...restoring, encoder: loops.encoder.initState({ ids: language.encode(wanted) }, bindingContext(state.seed)) } };
-      }
-      if (writes.length > 0) return state;
-      // It stands for what is wanted: on to what comes after it.
-      if (restoring.under !== null && restoring.encodedUnder === null) return this.#prepared({ ...state, restoring: { ...restoring, encodedUnder: encoded } });
+    if (encoded === null || !samePlan(encoded.plan, wanted)) {
+      const { loops, language } = this.#model;
+      return { ...state, restoring: { ...restoring, encoder: loops.encoder.initState({ ids: language.encode(wanted) }, bindingContext(state.seed)) } };
     }
+    if (writes.length > 0) return state;
     const { under, encodedUnder } = restoring;
+    // What is encoded is what the last chunk is written under: on to the scene.
+    if (under !== null && encodedUnder === null) return this.#prepared({ ...state, restoring: { ...restoring, encodedUnder: encoded } });
     return {
       ...state,
-      scene: { ...state.scene!, prompt: encoded!.prompt },
+      scene: { ...state.scene!, prompt: encoded.prompt },
       writeUnder: under === null ? null : conditioningOf(under, encodedUnder!.prompt),
       restoring: null,
     };
   }
 
   /** Of the next write, then of the last chunk, then of the scene. */
-  #wantedPlan({ scene }: ContinuationState, { writes, under, encodedUnder }: Restoration): ScenePlan | null {
+  #wantedPlan({ scene }: ContinuationState, { writes, under, encodedUnder }: Restoration): ScenePlan {
     if (writes[0] !== undefined) return writes[0].record.plan;
     if (under !== null && encodedUnder === null) return under.plan;
     return scene!.plan;

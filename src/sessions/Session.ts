@@ -49,6 +49,8 @@ export class Session {
   readonly #conversation: SessionConversation;
   readonly #idle: IdleWatch;
   readonly #keeper: SessionKeeper | null;
+  /** What is committed is told by the storage. */
+  #storyKept = false;
   readonly #opened = Promise.withResolvers<void>();
   #ending: Promise<void> | null = null;
 
@@ -151,6 +153,7 @@ export class Session {
   onEngine(message: EngineMessage): void {
     switch (message.type) {
       case 'session.opened':
+        this.#storyKept = message.kept === true;
         return this.#onOpened(message.format, message.resumedExactly === true);
       case 'session.refused':
         this.#reservation.onClosed();
@@ -163,7 +166,7 @@ export class Session {
       case 'text':
         return this.#conversation.onText(message);
       case 'session.committed':
-        if (this.#keeper === null) this.#position.commit(message.media90k);
+        if (!this.#storyKept) this.#position.commit(message.media90k);
         return;
       case 'session.keeping': {
         const { behindFromChunk, reason } = message;

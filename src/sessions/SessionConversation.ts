@@ -172,7 +172,6 @@ export class SessionConversation {
 
   #onAccepted(request: SessionRequest, entry: LedgerEntry, conditioningVersion: number, held90k: number | null): void {
     const { position, flow, memory, keeper } = this.#parts;
-
     // What fences also rewinds: the positions go back to what was seen.
     if (held90k !== null) position.rewindTo(held90k);
     if (request.type === 'redirect') {

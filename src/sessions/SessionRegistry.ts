@@ -131,10 +131,14 @@ export class SessionRegistry {
     }
   }
 
-  /** Finds out which sessions of the process before this one can be come back to. */
+  /** Finds out which sessions of the process before this one can be come back to. None where that can't be read: new ones are served all the same. */
   async wake(): Promise<void> {
     if (this.#archive === null) return;
-    this.#dormant.take(await this.#archive.heads(), Date.now());
+    try {
+      this.#dormant.take(await this.#archive.heads(), Date.now());
+    } catch (error) {
+      this.#options.log.error({ err: error }, 'sessions of before could not be listed');
+    }
     if (this.#dormant.size > 0) this.#options.log.info({ sessions: this.#dormant.size }, 'sessions of before can be come back to');
   }
 

@@ -68,8 +68,11 @@ export type EngineToControl =
   | { readonly type: 'engine.ready'; readonly card: EngineCard }
   | { readonly type: 'engine.failed'; readonly error: ErrorBody }
   | { readonly type: 'engine.drained' }
-  /** `resumedExactly`: of a story that was kept; whether it goes on with the same bits as if it had never stopped. */
-  | { readonly type: 'session.opened'; readonly sessionId: string; readonly format: MediaFormat; readonly resumedExactly?: boolean }
+  /**
+   * `kept`: its story goes to the storage thread, which says how far it is on disk.
+   * `resumedExactly`: of a story that was kept; whether it goes on with the same bits as if it had never stopped.
+   */
+  | { readonly type: 'session.opened'; readonly sessionId: string; readonly format: MediaFormat; readonly kept?: boolean; readonly resumedExactly?: boolean }
   | { readonly type: 'session.refused'; readonly sessionId: string; readonly error: ErrorBody }
   | {
       readonly type: 'request.applied';

@@ -50,7 +50,7 @@ export class KeptSessionRig {
       components: Object.keys(KeptSessionRig.spec.components),
       identity: { precision: 'fp32', parallelPlanHash: 'x' },
       options: { snapshotChunks: this.#snapshotChunks },
-      keepBounds: { sessionBytes: 4 * 1024 * 1024, totalBytes: 4 * 1024 * 1024 },
+      keepBounds: { sessionBytes: 2_300_000, totalBytes: 2_300_000 },
       toControl: (message) => this.messages.push(message),
       toMedia: (event) => this.#play(event),
       toStorage: (message) => this.#keep(message),

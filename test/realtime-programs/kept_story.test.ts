@@ -3,8 +3,11 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { REPLAY_SESSION, StoryReplay } from '../../src/realtime-programs/StoryReplay.ts';
 import { SharedPool } from '../../src/streams/shared_pool.ts';
+import { openDatabase } from '../../src/storage/open_database.ts';
+import { SessionReader } from '../../src/storage/SessionReader.ts';
+import type { KeptChunk, StorageWrite } from '../../src/streams/storage_messages.ts';
+import { session, StorageRig } from '../storage/storage_rig.ts';
 import { KeptSessionRig } from './KeptSessionRig.ts';
-import type { KeptChunk } from '../../src/streams/storage_messages.ts';
 
 let rig: KeptSessionRig;
 let reference: readonly KeptChunk[];
@@ -60,8 +63,17 @@ test('computed again, every chunk has the same bits: a redirect and a steering c
   const pool = (bytes: number) => SharedPool.create(bytes, 1).descriptor;
   rig.worker.attach(REPLAY_SESSION, { video: pool(224 * 128 * 3), audio: pool(4000) });
   const replay = new StoryReplay({ worker: rig.worker, modelId: rig.loaded.modelId, model: rig.model, kernels: Object.values(rig.kernels), seed: 7 });
+  // As it comes from the disk.
+  const disk = new StorageRig();
+  disk.write('engine', session('s'), ...reference.map((chunk): StorageWrite => ({ type: 'chunk', sessionId: 's', chunk })));
+  disk.storage.close();
+  const { database } = openDatabase(disk.directory);
+  const kept = new SessionReader(database).chunks('s', 0, 12);
+  database.close();
+  disk.end();
+  assert.equal(kept.length, 13);
   let same = 0;
-  for await (const chunk of replay.run(reference.slice(0, 13), null)) {
+  for await (const chunk of replay.run(kept, null)) {
     assert.ok(chunk.same, `chunk ${chunk.chunk} differs by ${chunk.difference}`);
     if (!chunk.seeded) same++;
   }

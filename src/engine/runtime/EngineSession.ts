@@ -201,7 +201,7 @@ export class EngineSession implements WorkSource {
 
   /** @param resumedExactly whether a story that it goes on with has the same bits as if it had never stopped; null where it begins. */
   start(resumedExactly: boolean | null = null): void {
-    this.#deps.toControl({ type: 'session.opened', sessionId: this.sessionId, format: this.program.format, ...(resumedExactly === null ? {} : { resumedExactly }) });
+    this.#deps.toControl({ type: 'session.opened', sessionId: this.sessionId, format: this.program.format, kept: this.#recorder !== null, ...(resumedExactly === null ? {} : { resumedExactly }) });
     this.#streams.init(this.program.format);
     this.#deps.changed(this);
   }
