@@ -22,7 +22,7 @@ describe('a server that is killed and started again', () => {
   let server: TestServer;
   let api: ApiClient;
   const start = async (): Promise<void> => {
-    server = await TestServer.start({ env: { SEGUE_STORAGE_DIRECTORY: directory, SEGUE_STORAGE_SNAPSHOT_CHUNKS: '8' } });
+    server = await TestServer.start({ env: { SEGUE_STORAGE_DIRECTORY: directory, SEGUE_STORAGE_SNAPSHOT_CHUNKS: '8', SEGUE_ENGINE_ADMISSION_BOUND: '1' } });
     api = new ApiClient(server);
   };
 
@@ -48,7 +48,7 @@ describe('a server that is killed and started again', () => {
   const memory = async (id: string): Promise<Memory> => (await api.call('GET', `/v1/sessions/${id}/memory`)).body as Memory;
 
   it('the client comes back to the same world, where it was committed, with what was said and answered', async (t) => {
-    const created = await api.createSession({ prompt: 'a forest at noon', seed: 11 });
+    const created = await api.createSessionInLine({ prompt: 'a forest at noon', seed: 11 });
     const first = await StreamClient.join(server.url, created.id, created.clientToken);
     await untilCommitted(created.id, 60_000);
     const redirect = { type: 'redirect', id: 'night', prompt: 'make it night' } as const;
@@ -89,7 +89,7 @@ describe('a server that is killed and started again', () => {
   });
 
   it('a redirect that was accepted and not yet shown is carried out after the restart, and answered once', async () => {
-    const created = await api.createSession({ prompt: 'a forest at noon', seed: 12 });
+    const created = await api.createSessionInLine({ prompt: 'a forest at noon', seed: 12 });
     const first = await StreamClient.join(server.url, created.id, created.clientToken);
     await untilCommitted(created.id, 45_000);
     first.send({ type: 'redirect', id: 'desert', prompt: 'desert at night' });
@@ -104,10 +104,11 @@ describe('a server that is killed and started again', () => {
     const { turns } = await memory(created.id);
     assert.deepEqual(turns.map(({ requestId }) => requestId), [null, 'desert']);
     await again.close();
+    await api.close(created.id);
   });
 
   it(`killed ${ROUNDS} times at random moments, a story never falls back behind what was reported as committed`, async (t) => {
-    const created = await api.createSession({ prompt: 'desert at dawn', seed: 14 });
+    const created = await api.createSessionInLine({ prompt: 'desert at dawn', seed: 14 });
     let reported = 0;
     const places: number[] = [];
     for (let round = 0; round < ROUNDS; round++) {
@@ -131,7 +132,7 @@ describe('a server that is killed and started again', () => {
   });
 
   it('a session that was deleted is gone for good', async () => {
-    const created = await api.createSession({ seed: 13 });
+    const created = await api.createSessionInLine({ seed: 13 });
     const client = await StreamClient.join(server.url, created.id, created.clientToken);
     await untilCommitted(created.id, 15_000);
     await client.close();
