@@ -401,7 +401,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       sound: loops.sound.initState({ firstChunk: 0 }, ctx),
       inFlight: null,
       writeUnder: null,
-      tape: EMPTY_TAPE,
+      // A frame may have gone out while the new opening was being thought about.
+      tape: { ...EMPTY_TAPE, frames: state.tape.frames },
       made: null,
     };
     return latents === null ? opened : this.#seeded(opened, latents);
