@@ -59,6 +59,11 @@ export class DormantSessions {
     return dormant === undefined ? null : this.#view(dormant.head);
   }
 
+  /** How a session looks that has ended and is only on disk. */
+  viewOfEnded(head: KeptHead): SessionView {
+    return { ...this.#view(head), state: 'closed', reason: head.reason ?? 'the session is closed' };
+  }
+
   /** It is live again, or gone. */
   forget(sessionId: string): boolean {
     this.#dormant.get(sessionId)?.timer.cancel();

@@ -32,6 +32,7 @@ export class SessionArchive {
   readonly #writes = new OutstandingWrites();
   readonly #keepers = new Map<string, SessionKeeper>();
   readonly #questions = new Map<number, Question>();
+  readonly #deletions = new Set<{ readonly number: number; readonly done: () => void }>();
   #asked = 0;
   #lost = 0;
 
@@ -51,6 +52,7 @@ export class SessionArchive {
       case 'stored':
         this.#writes.settle(message.through);
         for (const keeper of this.#keepers.values()) keeper.onStored(message.through);
+        for (const deletion of [...this.#deletions]) if (deletion.number <= message.through) deletion.done();
         return;
       case 'durable':
         for (const position of message.positions) this.#keepers.get(position.sessionId)?.onDurable(position);
@@ -98,6 +100,22 @@ export class SessionArchive {
     }
     this.#options.storage.send({ type: 'write', number, write });
     return number;
+  }
+
+  /** Resolves when nothing of it is on disk any more. Rejects with timed_out: it will be deleted, but isn't yet. */
+  async delete(sessionId: string): Promise<void> {
+    const { clock } = this.#options;
+    const number = this.write({ type: 'delete', sessionId })!;
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const deletion = { number, done: resolve };
+    this.#deletions.add(deletion);
+    const watchdog = clock.schedule(clock.now() + QUESTION_WATCHDOG_MS, () => reject(new SegueError('timed_out', 'the storage did not answer', { retryAfterMs: 1_000 })));
+    try {
+      await promise;
+    } finally {
+      watchdog.cancel();
+      this.#deletions.delete(deletion);
+    }
   }
 
   /** Null where nothing is kept of it. Rejects with timed_out, engine_unavailable, or what the storage can't read it for. */

@@ -156,13 +156,18 @@ export class SessionRegistry {
     return opening;
   }
 
-  /** Ends and forgets a session, live or not, and deletes all that is kept of it. What it looked like at last; throws session_not_found. */
+  /**
+   * Ends a session, live or not, and deletes all that is kept of it. Resolves with what it looked like at last, when nothing of it is on disk any more.
+   * Rejects with session_not_found, timed_out.
+   */
   async remove(id: string, reason: string): Promise<SessionView> {
     await this.#returning.get(id)?.catch(() => undefined);
     await this.#sessions.get(id)?.close(reason);
-    const view = this.view(id);
+    const known = this.#sessions.has(id) || this.#dormant.has(id) || this.#ended.has(id);
+    const head = known || this.#archive === null ? undefined : (await this.#archive.heads()).find(({ sessionId }) => sessionId === id);
+    const view = head === undefined ? this.view(id) : this.#dormant.viewOfEnded(head);
     this.#dormant.forget(id);
-    this.#archive?.write({ type: 'delete', sessionId: id });
+    await this.#archive?.delete(id);
     return view;
   }
 

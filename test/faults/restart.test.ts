@@ -137,11 +137,26 @@ describe('a server that is killed and started again', () => {
     await untilCommitted(created.id, 15_000);
     await client.close();
     await api.call('DELETE', `/v1/sessions/${created.id}`);
-    // Deleting is written like everything else.
-    await new Promise((resolve) => setTimeout(resolve, 500));
     await server.kill();
     await start();
     assert.equal((await api.call('GET', `/v1/sessions/${created.id}`)).status, 404);
+  });
+
+  it('told to stop, it ends in order, and the session can be come back to all the same', async () => {
+    const created = await api.createSessionInLine({ prompt: 'a forest at noon', seed: 15 });
+    const client = await StreamClient.join(server.url, created.id, created.clientToken);
+    await untilCommitted(created.id, 45_000);
+    const exit = await server.stop();
+    assert.deepEqual([exit.code, exit.signal], [0, null], server.tail());
+    await start();
+    const { state, committed90k } = await api.session(created.id);
+    assert.equal(state, 'orphaned');
+    const again = await StreamClient.join(server.url, created.id, created.clientToken);
+    const frame = (await again.until('a frame', (message) => message.type === 'frame', BUSY_MS)) as ServerMessage & { media90k?: number };
+    assert.equal(frame.media90k, committed90k);
+    await again.close();
+    await client.close().catch(() => undefined);
+    await api.close(created.id);
   });
 
   it('two servers on one directory: the second says why it does not start', async () => {
