@@ -40,6 +40,8 @@ const GOAWAY_MS = 2000;
 const THREAD_EXIT_MS = 1_000;
 /** Of the drain limit, kept for what comes after the threads. */
 const LAST_STEPS_MS = 1_000;
+/** Whatever is left of the drain limit, a batch is given this long to reach the disk. */
+const LEAST_STORAGE_MS = 300;
 /** After a crash: time to tell everybody. */
 const CRASH_DRAIN_MS = 3_000;
 
@@ -223,7 +225,7 @@ export class Server {
     await listener.close();
     await threads.close(graceMs);
     // Last: what the others have written until now is still to reach the disk.
-    await storage?.drain();
+    await storage?.drain(Math.max(LEAST_STORAGE_MS, graceMs));
     await storage?.close(graceMs);
     monitor.close();
   }

@@ -10,7 +10,8 @@ const HOUR_MS = 3_600_000;
 const MEGABYTE = 1024 * 1024;
 /** Opening the file and looking over it; longer only on a disk that is busy with much else. */
 const READY_MS = 30_000;
-const DRAIN_MS = 5_000;
+/** A batch of writes and a sync of the disk. */
+const DRAIN_MS = 2_000;
 
 export interface StorageReady {
   /** Signs client tokens where the configuration has no secret. */
@@ -87,11 +88,11 @@ export class StorageLink {
     return this.#link.send(message);
   }
 
-  /** All that was written is on disk when this resolves, or its time is over. Idempotent. */
-  async drain(): Promise<void> {
+  /** All that was written is on disk when this resolves, or its time is over: then what isn't was never told as durable. Idempotent. */
+  async drain(limitMs = DRAIN_MS): Promise<void> {
     this.#link.expectEnd();
     if (!this.#link.send({ type: 'drain' })) return;
-    const watchdog = setTimeout(() => this.#drained.resolve(), DRAIN_MS);
+    const watchdog = setTimeout(() => this.#drained.resolve(), limitMs);
     await this.#drained.promise;
     clearTimeout(watchdog);
   }

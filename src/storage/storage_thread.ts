@@ -15,7 +15,7 @@ export interface StorageThreadData {
 }
 
 /** The engine has ended before the storage is told to: its port closes at once. */
-const ENGINE_GONE_MS = 1_000;
+const ENGINE_GONE_MS = 200;
 
 const { directory, retention, enginePort, logLevel = 'info' } = workerData as StorageThreadData;
 const control = parentPort;

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { createLogger } from '../../src/observe/log.ts';
-import { SegueError } from '../../src/protocol/errors.ts';
+import type { SegueError } from '../../src/protocol/errors.ts';
 import { SessionArchive } from '../../src/sessions/SessionArchive.ts';
 import { SessionStorage } from '../../src/storage/SessionStorage.ts';
 import type { RegistryOptions } from '../../src/sessions/SessionRegistry.ts';
