@@ -5,7 +5,7 @@ TEST := node --test --test-force-exit --test-reporter=spec
 UNIT := $(shell find test -name '*.test.ts' -not -path 'test/e2e/*' -not -path 'test/interruption/*' -not -path 'test/faults/*' -not -path 'test/media/webrtc*' 2>/dev/null)
 
 .PHONY: start setup setup-test test lint test-unit test-e2e test-interruption test-faults soak bench docs-api \
-	bench-interrupt bench-redirect bench-action bench-overhead bench-start train train-gpu eval-model
+	bench-interrupt bench-redirect bench-action bench-overhead bench-start train train-gpu train-adapters eval-model
 
 start: setup
 	@exec node src/api/main.ts
@@ -56,6 +56,11 @@ train:
 
 train-gpu:
 	PYTHONPATH=python $(PYTHON) -m segue_drive.training.run --run build/train --out build/source --device cuda
+
+# SOURCE: the checkpoints that models/drive was converted from. Goes on where it was.
+train-adapters:
+	PYTHONPATH=python $(PYTHON) -m segue_drive.training.adapter_stage --source $(SOURCE) --run build/adapters --out models/drive/adapters
+	PYTHONPATH=python $(PYTHON) -m segue_drive.install_adapters --source $(SOURCE)
 
 eval-model:
 	PYTHONPATH=python $(PYTHON) -m segue_drive.evaluation.run

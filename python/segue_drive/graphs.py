@@ -16,11 +16,12 @@ from .geometry import (
     CONTEXT_NOISE, CONTROL_DIM, CONTROLS_PER_FRAME, DIRECTOR_WORDS, FRAME_HEIGHT, FRAME_WIDTH, HEAD_DIM, MASKED, NUM_HEADS, NUM_LAYERS,
     NUM_PICTURE_TOKENS, NUM_SOUND_TOKENS, NUM_TIME_PAIRS, NUM_TOKENS, PROMPT_WORDS, SAMPLES_PER_CONTROL, TOKEN_DIM, WINDOW_CHUNKS,
 )
+from .low_rank import ADAPTER_INPUTS, ADAPTER_SHAPES, LowRankUpdate
+from .picture_decoder import VaeDecode
 from .picture_encoder import VaeEncode
 from .picture_reader import PictureReader
 from .synth import NUM_BINS, SoundSynthesiser, neutral_control
 from .transformer import DriveTransformer, space_angles, time_rotation
-from .vae import unpatchify_frame
 from .vocabulary import DIRECTOR_PROMPT_WORDS, WORDS, encode_prompt
 
 WINDOW_KEYS = [f"k{i}" for i in range(WINDOW_CHUNKS)]  # k0 is the oldest chunk, k6 the newest
@@ -74,13 +75,13 @@ class _ChunkGraph(nn.Module):
 
         return full(time_cos, self.space_cos), full(time_sin, self.space_sin)
 
-    def _run(self, x, prev, noise, t_prev, steer, speed, time_cos, time_sin, text, window, with_output):
-        keys = torch.cat(window[:WINDOW_CHUNKS], 3)
-        values = torch.cat(window[WINDOW_CHUNKS : 2 * WINDOW_CHUNKS], 3)
+    def _run(self, x, prev, noise, t_prev, steer, speed, time_cos, time_sin, text, window, with_output, adapter=None):
+        blocks = [[block.split(1, 1) for block in part] for part in (window[:WINDOW_CHUNKS], window[WINDOW_CHUNKS : 2 * WINDOW_CHUNKS])]
+        keys, values = ([[block[layer] for block in part] for layer in range(NUM_LAYERS)] for part in blocks)
         mask = window[-1].repeat_interleave(NUM_TOKENS, 3)
         condition = self.transformer.condition(noise, t_prev, steer, speed)
         return self.transformer.predict(
-            x, prev, condition, self._rotation(time_cos, time_sin), text, list(keys.unbind(1)), list(values.unbind(1)), mask, with_output,
+            x, prev, condition, self._rotation(time_cos, time_sin), text, keys, values, mask, with_output, adapter,
         )
 
 
@@ -92,7 +93,10 @@ class DenoiseStep(_ChunkGraph):
         self.register_buffer("frame_mask", frame_mask(), persistent=False)
 
     def forward(self, x, eps, prev, pin, pin_frames, t, t_prev, t_next, steer, speed, time_cos, time_sin, tk, tv, tmask, *window):
-        prediction, _, _ = self._run(x, prev, t, t_prev, steer, speed, time_cos, time_sin, (tk, tv, tmask), window, True)
+        return self._step(x, eps, prev, pin, pin_frames, t, t_prev, t_next, steer, speed, time_cos, time_sin, tk, tv, tmask, window)
+
+    def _step(self, x, eps, prev, pin, pin_frames, t, t_prev, t_next, steer, speed, time_cos, time_sin, tk, tv, tmask, window, adapter=None):
+        prediction, _, _ = self._run(x, prev, t, t_prev, steer, speed, time_cos, time_sin, (tk, tv, tmask), window, True, adapter)
         free = prediction + (t_next / t)[:, :, None] * (x - prediction)
         pinned = (1 - t_next)[:, :, None] * pin + t_next[:, :, None] * eps
         weights = pin_frames[:, :, None, None] * self.frame_mask
@@ -103,25 +107,29 @@ class CleanWrite(_ChunkGraph):
     """Keys and values that later chunks attend to, from the finished chunk at CONTEXT_NOISE; and that noised chunk itself."""
 
     def forward(self, x, eps, prev, t_prev, steer, speed, time_cos, time_sin, tk, tv, tmask, *window):
+        return self._write(x, eps, prev, t_prev, steer, speed, time_cos, time_sin, tk, tv, tmask, window)
+
+    def _write(self, x, eps, prev, t_prev, steer, speed, time_cos, time_sin, tk, tv, tmask, window, adapter=None):
         noised = (1 - CONTEXT_NOISE) * x + CONTEXT_NOISE * eps
         noise = torch.full_like(t_prev, CONTEXT_NOISE)
-        _, keys, values = self._run(noised, prev, noise, t_prev, steer, speed, time_cos, time_sin, (tk, tv, tmask), window, False)
+        _, keys, values = self._run(noised, prev, noise, t_prev, steer, speed, time_cos, time_sin, (tk, tv, tmask), window, False, adapter)
         return torch.stack(keys, 1), torch.stack(values, 1), noised
 
 
-class VaeDecode(nn.Module):
-    def __init__(self, model: DriveModel) -> None:
-        super().__init__()
-        self.decoder = model.autoencoder.decoder
-        self.register_buffer("mean", model.latent_mean[:, None, None].clone())
-        self.register_buffer("std", model.latent_std[:, None, None].clone())
+class DenoiseStepAdapted(DenoiseStep):
+    """`DenoiseStep` with a low-rank update as further inputs, behind the others."""
 
-    def forward(self, x: Tensor, frame: Tensor) -> Tensor:
-        tokens = (x[:, :NUM_PICTURE_TOKENS].unflatten(2, (2, TOKEN_DIM // 2)) * frame[:, None, :, None]).sum(2)
-        blocks = self.decoder.blocks(unpatchify_frame(tokens) * self.std + self.mean)
-        levels = ((blocks.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
-        pixels = levels.view(-1, 3, 4, 4, FRAME_HEIGHT // 4, FRAME_WIDTH // 4).permute(0, 4, 2, 5, 3, 1)
-        return pixels.reshape(-1, FRAME_HEIGHT, FRAME_WIDTH, 3)
+    def forward(self, x, eps, prev, pin, pin_frames, t, t_prev, t_next, steer, speed, time_cos, time_sin, tk, tv, tmask, *rest):
+        window, update = rest[: len(_WINDOW)], rest[len(_WINDOW) :]
+        return self._step(x, eps, prev, pin, pin_frames, t, t_prev, t_next, steer, speed, time_cos, time_sin, tk, tv, tmask, window, LowRankUpdate(*update))
+
+
+class CleanWriteAdapted(CleanWrite):
+    """`CleanWrite` with a low-rank update as further inputs, behind the others."""
+
+    def forward(self, x, eps, prev, t_prev, steer, speed, time_cos, time_sin, tk, tv, tmask, *rest):
+        window, update = rest[: len(_WINDOW)], rest[len(_WINDOW) :]
+        return self._write(x, eps, prev, t_prev, steer, speed, time_cos, time_sin, tk, tv, tmask, window, LowRankUpdate(*update))
 
 
 class StartBank(nn.Module):
@@ -175,6 +183,10 @@ def example_inputs(names: list[str], batch: int = 2, seed: int = 0) -> tuple[Ten
                 return torch.where(torch.arange(PROMPT_WORDS) < 9, 0.0, MASKED).expand(batch, 1, 1, -1).clone()
             case "window_mask":
                 return torch.where(torch.arange(WINDOW_CHUNKS) < 2, MASKED, 0.0).expand(batch, 1, 1, -1).clone()
+            case "attention_down" | "attention_up" | "feedforward_down" | "feedforward_up":
+                return torch.randn(batch, *ADAPTER_SHAPES[name], generator=g) * ADAPTER_SHAPES[name][1] ** -0.5
+            case "adapter_scale":
+                return 0.5 + torch.rand(batch, 1, generator=g)
             case "frame":
                 return one_hot
             case "pin_frames":
@@ -227,6 +239,8 @@ def build_graphs(model: DriveModel, start_chunks: Tensor) -> dict[str, Graph]:
         "start_bank": Graph(StartBank(start_chunks), ["index"], ["x"], example_inputs(["index"])),
         "director_logprob": Graph(DirectorLogprob(transformer), ["ids"], ["logprobs"], (whole,)),
         "vae_encode": Graph(VaeEncode(model, start_chunks, PictureReader.of(model)), ["rgb"], ["x", "entry"], example_inputs(["rgb"])),
+        "denoise_step_adapted": Graph(DenoiseStepAdapted(transformer), [*denoise, *ADAPTER_INPUTS], ["x_next"], example_inputs([*denoise, *ADAPTER_INPUTS])),
+        "clean_write_adapted": Graph(CleanWriteAdapted(transformer), [*write, *ADAPTER_INPUTS], ["k", "v", "prev_next"], example_inputs([*write, *ADAPTER_INPUTS])),
     }
     for graph in graphs.values():
         graph.module.eval()

@@ -1,5 +1,6 @@
 """Parity of the exported graphs: C0 each graph against its PyTorch module, C1 a trajectory against an independent
-roll-out and against stored numbers of the source's own code, and the director word by word against all its words computed anew.
+roll-out and against stored numbers of the source's own code, the same with adapters against PyTorch with the update merged into its weights, and the
+director word by word against all its words computed anew.
 
 `python -m segue_drive.parity --source DIR --weights models/drive/weights` prints the largest difference and tolerance of each check and fails past it.
 """
@@ -15,18 +16,20 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from .adapters import Adapter, read_adapters, seeded_adapter
 from .checkpoint import DriveModel, load_drive
 from .geometry import DIRECTOR_WORDS, FRAMES_PER_CHUNK, NUM_PICTURE_TOKENS, NUM_TOKENS, TOKEN_DIM
 from .graphs import Graph, build_graphs, example_inputs
 from .picture_encoder import ENCODER_TOLERANCE
 from .picture_reader import encode_picture, random_picture
 from .reference_rollout import reference_roll_out
+from .render_parity import check_renders
 from .rollout import DriveGraphs, decode, roll_out
 from .source_reference import SourceReference
 from .start_chunks import BANK_SIZE, bank_attributes, render_start_chunks
 from .vae import patchify
 from .vocabulary import (
-    ATTRIBUTES, BOS, DIRECTOR_PROMPT_WORDS, EDIT_TEMPLATES_ONE, EDIT_TEMPLATES_TWO, EOS, PAD, PHRASES, SEP, WORD_IDS, canonical_phrases,
+    ATTRIBUTES, BOS, DIRECTOR_PROMPT_WORDS, EDIT_TEMPLATES_ONE, EDIT_TEMPLATES_TWO, EOS, PAD, PHRASES, SEP, WORD_IDS, WORDS, canonical_phrases,
 )
 
 # Largest absolute difference allowed. Floats: rounding of fp32 sums in another order. Bytes and samples: one level, where rounding falls on the other side.
@@ -34,6 +37,7 @@ TOLERANCE = {"float32": 1e-4, "uint8": 1, "int16": 1}
 TRAJECTORY_TOLERANCE = 1e-3  # rounding grows over 12 chunks that feed each other
 TRAJECTORY_CHUNKS = 12
 TRAJECTORY_BATCH = 2
+ADAPTED_CHUNKS = 8  # past the switch of the prompt; the window is full
 LATENCY_RUNS = 40
 DIRECTOR_PROMPTS = 64
 DIRECTOR_BATCH = 4
@@ -94,8 +98,8 @@ def check_mapping(model: DriveModel, source: SourceReference) -> dict:
 
     Raises ValueError when the stored source trajectory belongs to another checkpoint: such a conversion can't be proven.
     """
-    if source.source_sha256 != model.source_sha256["dit.pt"]:
-        raise ValueError(f"the stored source trajectory is of checkpoint {source.source_sha256}, not {model.source_sha256['dit.pt']}")
+    if source.source_sha256 != model.transformer_sha256:
+        raise ValueError(f"the stored source trajectory is of checkpoint {source.source_sha256}, not {model.transformer_sha256}")
     trajectory = reference_roll_out(model.transformer, *scripted_trajectory(), trajectory_noise())
     return _check("C1 PyTorch trajectory against the source's own code", source.difference(trajectory), TRAJECTORY_TOLERANCE)
 
@@ -111,6 +115,23 @@ def check_trajectory(model: DriveModel, graphs: DriveGraphs, source: SourceRefer
         _check("C1 trajectory latents against the source's own code", source.difference(ours), TRAJECTORY_TOLERANCE),
         _check("C1 trajectory pixels of the last chunk", pixels, 2),
     ]
+
+
+def check_adapter(model: DriveModel, graphs: DriveGraphs, adapter: Adapter) -> list[dict]:
+    """C1: a roll-out of the adapted graphs against PyTorch with the update merged into its weights; at scale 0 against the plain graphs."""
+    prompts, actions = scripted_trajectory()
+    prompts, actions = prompts[:ADAPTED_CHUNKS], actions[:ADAPTED_CHUNKS]
+    plain = roll_out(graphs, prompts, actions, trajectory_noise())
+    off = roll_out(graphs, prompts, actions, trajectory_noise(), adapter=adapter.graph_inputs(TRAJECTORY_BATCH, 0.0))
+    checks = [_check(f"C1 adapter {adapter.id} at scale 0 against the plain graphs", _difference(off, plain), 0.0)]
+    for scale in (1.0, 0.5):
+        ours = roll_out(graphs, prompts, actions, trajectory_noise(), adapter=adapter.graph_inputs(TRAJECTORY_BATCH, scale))
+        theirs = reference_roll_out(adapter.merged(model.transformer, scale), prompts, actions, trajectory_noise())
+        checks.append(_check(
+            f"C1 adapter {adapter.id} at scale {scale:g} against merged weights", _difference(ours, theirs), TRAJECTORY_TOLERANCE,
+            chunks=ADAPTED_CHUNKS, differs_from_plain_by=float(np.abs(ours - plain).mean()),
+        ))
+    return checks
 
 
 def director_prompts(count: int, seed: int = 3) -> list[list[int]]:
@@ -160,11 +181,41 @@ def check_picture_encoder(model: DriveModel, graphs: DriveGraphs) -> dict:
     return _check("C0 vae_encode against the float32 encoder", _difference(ours, theirs), ENCODER_TOLERANCE)
 
 
-def check_all(model: DriveModel, built: dict[str, Graph], weights: Path, source: SourceReference) -> list[dict]:
+def check_log_probabilities(model: DriveModel, graphs: DriveGraphs) -> dict:
+    """C2: of sampled words, by the graph, against logits that are computed anew for every word. Batch membership is a server's matter and tested there."""
+    prompts, worst, count = director_prompts(DIRECTOR_PROMPTS, seed=4), 0.0, 0
+    rng = np.random.default_rng(12)
+    for first in range(0, len(prompts), DIRECTOR_BATCH):
+        batch = prompts[first : first + DIRECTOR_BATCH]
+        ids = np.array([prompt + rng.integers(3, len(WORDS), DIRECTOR_WORDS - len(prompt)).tolist() for prompt in batch], np.int64)
+        ours = graphs.run("director_logprob", ids=ids)[0]
+        for at in range(min(map(len, batch)) - 1, DIRECTOR_WORDS - 1, 4):
+            with torch.no_grad():
+                logits = model.transformer.word_logits(torch.from_numpy(ids), torch.full((len(batch), 1), at))
+            theirs = torch.log_softmax(logits, -1).gather(1, torch.from_numpy(ids[:, at + 1 : at + 2])).numpy()[:, 0]
+            worst, count = max(worst, _difference(ours[:, at], theirs)), count + len(batch)
+    return _check("C2 log-probabilities of sampled words against those computed anew", worst, TOLERANCE["float32"], words=count)
+
+
+def parity_levels(checks: list[dict]) -> dict[str, dict]:
+    """Status of each level, and the check of it that came nearest to its tolerance."""
+    levels: dict[str, dict] = {}
+    for level in sorted({check["check"].split()[0] for check in checks}):
+        own = [check for check in checks if check["check"].split()[0] == level]
+        nearest = max(own, key=lambda c: c["max_difference"] / c["tolerance"] if c["tolerance"] else float(c["max_difference"] > 0))
+        levels[level] = {
+            "status": "passed" if all(check["passed"] for check in own) else "failed", "checks": len(own),
+            "worst": {key: nearest[key] for key in ("check", "max_difference", "tolerance")},
+        }
+    return levels
+
+
+def check_all(model: DriveModel, built: dict[str, Graph], weights: Path, source: SourceReference, adapters: list[Adapter]) -> list[dict]:
     graphs = DriveGraphs(weights)
     return [
         *(check_component(name, graph, graphs) for name, graph in built.items()), *check_director(model, graphs), *check_trajectory(model, graphs, source),
-        check_picture_encoder(model, graphs),
+        check_picture_encoder(model, graphs), check_log_probabilities(model, graphs), *check_renders(graphs),
+        *(check for adapter in [seeded_adapter(1, model.transformer_sha256), *adapters] for check in check_adapter(model, graphs, adapter)),
     ]
 
 
@@ -191,7 +242,7 @@ def main() -> None:
     model = load_drive(args.source)
     source = SourceReference.of(args.source)
     checks = [check_mapping(model, source)]
-    checks += check_all(model, build_graphs(model, render_start_chunks(model)), args.weights, source)
+    checks += check_all(model, build_graphs(model, render_start_chunks(model)), args.weights, source, read_adapters(args.weights.parent, model.transformer_sha256))
     for check in checks:
         print(f"{'pass' if check['passed'] else 'FAIL'}  {check['check']}: {check['max_difference']:.3g} (tolerance {check['tolerance']:g})")
     sys.exit(0 if all(check["passed"] for check in checks) else 1)

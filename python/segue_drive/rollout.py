@@ -85,23 +85,33 @@ def noise_levels(num_steps: int) -> np.ndarray:
 
 def denoise_chunk(
     graphs: DriveGraphs, state: StreamState, text: dict[str, np.ndarray], steer: np.ndarray, speed: np.ndarray, eps: np.ndarray, num_steps: int,
-    pin: np.ndarray | None = None, pin_frames: np.ndarray | None = None,
+    pin: np.ndarray | None = None, pin_frames: np.ndarray | None = None, adapter: dict[str, np.ndarray] | None = None,
 ) -> np.ndarray:
-    """The finished chunk `[B, 32, 128]`. steer, speed int64 `[B, 1]`; `pin` keeps what was already seen of it (see `DenoiseStep`)."""
+    """The finished chunk `[B, 32, 128]`. steer, speed int64 `[B, 1]`; `pin` keeps what was already seen of it (see `DenoiseStep`); `adapter`:
+    `Adapter.graph_inputs`, without it the plain graph runs."""
     shared = {
         "eps": eps, "prev": state.prev, "pin": np.zeros_like(eps) if pin is None else pin, "t_prev": state.t_prev, "steer": steer, "speed": speed,
         "pin_frames": np.zeros((state.batch, 2), np.float32) if pin_frames is None else pin_frames, **state.time_inputs(), **text, **state.window_inputs(),
+        **(adapter or {}),
     }
     x, levels = eps, noise_levels(num_steps)
     for t, t_next in zip(levels[:-1], levels[1:]):
-        x = graphs.run("denoise_step", x=x, t=np.full((state.batch, 1), t), t_next=np.full((state.batch, 1), t_next), **shared)[0]
+        x = graphs.run(adapted("denoise_step", adapter), x=x, t=np.full((state.batch, 1), t), t_next=np.full((state.batch, 1), t_next), **shared)[0]
     return x
 
 
-def write_chunk(graphs: DriveGraphs, state: StreamState, text: dict[str, np.ndarray], steer: np.ndarray, speed: np.ndarray, x: np.ndarray, eps: np.ndarray) -> None:
+def adapted(name: str, adapter: dict[str, np.ndarray] | None) -> str:
+    return name if adapter is None else f"{name}_adapted"
+
+
+def write_chunk(
+    graphs: DriveGraphs, state: StreamState, text: dict[str, np.ndarray], steer: np.ndarray, speed: np.ndarray, x: np.ndarray, eps: np.ndarray,
+    adapter: dict[str, np.ndarray] | None = None,
+) -> None:
     """Makes the chunk `x` part of the state."""
     keys, values, state.prev = graphs.run(
-        "clean_write", x=x, eps=eps, prev=state.prev, t_prev=state.t_prev, steer=steer, speed=speed, **state.time_inputs(), **text, **state.window_inputs(),
+        adapted("clean_write", adapter), x=x, eps=eps, prev=state.prev, t_prev=state.t_prev, steer=steer, speed=speed, **state.time_inputs(), **text,
+        **state.window_inputs(), **(adapter or {}),
     )
     state.t_prev = np.full((state.batch, 1), CONTEXT_NOISE, np.float32)
     state.window = [*state.window, (keys, values)][-WINDOW_CHUNKS:]
@@ -110,6 +120,7 @@ def write_chunk(graphs: DriveGraphs, state: StreamState, text: dict[str, np.ndar
 
 def roll_out(
     graphs: DriveGraphs, prompts: list[list[str]], actions: np.ndarray, noise: Iterator[np.ndarray], num_steps: int = 2, start: np.ndarray | None = None,
+    adapter: dict[str, np.ndarray] | None = None,
 ) -> np.ndarray:
     """Latents `[N, B, 32, 128]` of N chunks. prompts `[N][B]`; actions int64 `[N, B, 2]` (steer, speed index); `noise` yields `[B, 32, 128]`
     twice a chunk (denoise, write). `start [B, 32, 128]` replaces the first chunk (a start bank entry)."""
@@ -120,8 +131,8 @@ def roll_out(
             text, last = encode_prompts(graphs, now), now
         steer, speed = actions[i][:, :1], actions[i][:, 1:]
         eps = next(noise)
-        x = start if i == 0 and start is not None else denoise_chunk(graphs, state, text, steer, speed, eps, num_steps)
-        write_chunk(graphs, state, text, steer, speed, x, next(noise))
+        x = start if i == 0 and start is not None else denoise_chunk(graphs, state, text, steer, speed, eps, num_steps, adapter=adapter)
+        write_chunk(graphs, state, text, steer, speed, x, next(noise), adapter)
         out.append(x)
     return np.stack(out)
 

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from segue_drive.adapters import seeded_adapter
+from segue_drive.evaluation.adapters import Drive, measure_adapters
 from segue_drive.evaluation.cases import FAMILIES, LAST_CHUNK, NUM_CHUNKS, SWITCH_CHUNK, make_cases
 from segue_drive.evaluation.compare import table
 from segue_drive.evaluation.lines import number_line, share_line, wilson
 from segue_drive.evaluation.model_card import card
+from segue_drive.evaluation.place_judge import PlaceJudge
 from segue_drive.evaluation.run import _time_to_stay
 from segue_drive.evaluation.sound_judge import judge_sound, world_controls
 from segue_drive.evaluation.streams import choose, run_cases, steer_response
+from segue_drive.evaluation.style_judge import StyleJudge, unseen_renders
 from segue_drive.rollout import DriveGraphs
 from segue_drive.training.held_out import HeldOut
+from segue_drive.world.styles import STYLES
 
 
 @pytest.fixture(scope="module")
@@ -95,3 +101,31 @@ def test_a_comparison_is_certain_only_when_intervals_part() -> None:
     assert table(line(150), line(198)).endswith("| >= 0.95 | no, yes | better |")
     assert table(line(192), line(196)).endswith("| >= 0.95 | yes, yes |  |")
     assert "| – |" in table(line(150), {})
+
+
+def test_judges_of_styles_and_places_know_unseen_renders() -> None:
+    renders, places = unseen_renders(200)
+    known, unseen = renders[:150], renders[150:]
+    judge = StyleJudge(known)
+    for name, style in (("plain", lambda f: f), *STYLES.items()):
+        assert (judge(style(unseen)) == judge.names.index(name)).mean() >= 0.95, name
+    assert (judge.score(STYLES["noir"](unseen), "noir") > judge.score(unseen, "noir")).all()
+    assert (PlaceJudge(STYLES["noir"](known), places[:150])(STYLES["noir"](unseen)) == places[150:]).mean() >= 0.85
+
+
+def test_a_fork_goes_on_as_its_origin_would(graphs: DriveGraphs) -> None:
+    drive = Drive(graphs, make_cases("trained", 1, 3, HeldOut.open()))
+    drive.chunk(None)
+    fork, styled = drive.fork(), drive.fork()
+    other = styled.chunk(seeded_adapter(1, "a" * 64).graph_inputs(1))
+    expected = [drive.chunk(None) for _ in range(2)]
+    assert all(np.array_equal(fork.chunk(None), x) for x in expected) and not np.array_equal(other, expected[0])
+
+
+def test_adapters_are_measured_from_one_state(graphs: DriveGraphs) -> None:
+    """With random numbers for an adapter: no style shows, and that is what the lines say."""
+    random = replace(seeded_adapter(1, "a" * 64, rank=2, size=0.01), id="noir")
+    lines = {line.name.partition(": ")[2]: line for line in measure_adapters(graphs, [random], 2, 5, fitted_on=80)}
+    assert lines["a live switch shows within 1.5 s and stays"].value == 0 and lines["median time until a live switch shows"].passed is False
+    assert lines["scale 0 against the plain graphs, largest difference of latents"].value == 0
+    assert lines["the world's own renders in the style, named right by the same judge"].value == 1

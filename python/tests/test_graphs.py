@@ -21,7 +21,7 @@ def graphs(model_folder) -> DriveGraphs:
 
 def test_manifest_names_the_committed_files(model_folder) -> None:
     manifest = json.loads((model_folder / "manifest.json").read_text())
-    on_disk = {f"weights/{path.name}" for path in (model_folder / "weights").iterdir()}
+    on_disk = {f"{folder}/{path.name}" for folder in ("weights", "adapters") if (model_folder / folder).exists() for path in (model_folder / folder).iterdir()}
     assert set(manifest["files"]) == on_disk
     for name, entry in manifest["files"].items():
         data = (model_folder / name).read_bytes()

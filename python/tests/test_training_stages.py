@@ -10,17 +10,25 @@ import pytest
 import torch
 from torch import nn
 
+from segue_drive.checkpoint import read_source
+from segue_drive import key_mapping
+from segue_drive.adapters import Adapter
+from segue_drive.checkpoint import sha256_of
+from segue_drive.key_mapping import source_state
+from segue_drive.training.adapter_stage import AdapterPlan, AdapterStage
 from segue_drive.training.autoencoder_stage import AutoencoderPlan, AutoencoderStage
 from segue_drive.training.checkpoints import WeightAverage, write_atomically
 from segue_drive.training.curves import CurveLog, draw, read
 from segue_drive.training.energy_score import energy_score
-from segue_drive.training.export import export
+from segue_drive.training.export import export, rotary_tables
 from segue_drive.training.idle_threads import IdleThreads
 from segue_drive.training.muon import orthogonalised
 from segue_drive.training.plan_overrides import overridden
 from segue_drive.training.render_ahead import RenderAhead
 from segue_drive.training.sharpness import gradient_amount, psnr
-from segue_drive.training.transformer_stage import TransformerPlan, TransformerStage
+from segue_drive.training.transformer_stage import TransformerPlan, TransformerStage, initialise
+from segue_drive.transformer import DriveTransformer
+from segue_drive.vae import PictureAutoencoder
 
 CPU = torch.device("cpu")
 
@@ -79,7 +87,7 @@ def test_transformer_stage_trains_resumes_and_exports(tmp_path: Path) -> None:
     assert set(read(tmp_path / "transformer.jsonl")) >= {"val_error_served", "val_std_served"}
     lineage = export(tmp_path, None, tmp_path / "out")
     assert lineage["parent"] is None and lineage["transformer"]["steps"] == 3
-    stored = torch.load(tmp_path / "out" / "dit.pt", weights_only=True)
+    stored = read_source(tmp_path / "out", "transformer")
     assert {"V.0.qkv.weight", "rc", "rs"} <= set(stored)
 
 
@@ -158,3 +166,44 @@ def test_curves_are_read_back_and_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
     assert json.loads((tmp_path / "log.jsonl").read_text().splitlines()[0])["note"].startswith("text")
     assert np.isfinite(series["loss"][0][1])
+
+
+def _source(folder: Path) -> Path:
+    """A base of random weights, as training exports one."""
+    folder.mkdir()
+    torch.manual_seed(9)
+    net = DriveTransformer()
+    initialise(net)
+    torch.nn.init.normal_(net.picture_output.weight, std=0.05)
+    torch.save(source_state(net, key_mapping.TRANSFORMER) | rotary_tables(), folder / "dit.pt")
+    torch.save(source_state(PictureAutoencoder(), key_mapping.AUTOENCODER), folder / "vae.pt")
+    torch.save([torch.zeros(16), torch.ones(16), torch.zeros(32), torch.ones(32)], folder / "norm.pt")
+    return folder
+
+
+def test_adapter_stage_trains_only_the_adapter_resumes_and_starts_from_an_earlier_one(tmp_path: Path) -> None:
+    source = _source(tmp_path / "source")
+    plan = AdapterPlan(steps=4, batch=1, warmup=1, pool_first=2, pool_capacity=2, clips_per_step=0.0, validation_clips=1, measure_every=50)
+
+    def fresh(folder: str, base: Path = source) -> AdapterStage:
+        return AdapterStage("noir", tmp_path / folder, base, plan, 1, CPU)
+
+    straight = fresh("a")
+    before = {name: value.clone() for name, value in straight.net.state_dict().items() if "lora" not in name}
+    assert straight.train(IdleThreads(1), Never()) == 4  # type: ignore[arg-type]
+    assert all(torch.equal(value, straight.net.state_dict()[name]) for name, value in before.items()), "the base is frozen"
+    assert (np.asarray(straight.pool.plain[0], np.float32) != np.asarray(straight.pool.tokens[0], np.float32)).any()
+    assert fresh("b").train(IdleThreads(1), After(4)) < 4  # type: ignore[arg-type]
+    resumed = fresh("b")
+    assert resumed.train(IdleThreads(1), Never()) == 4  # type: ignore[arg-type]
+    ours, theirs = straight.adapter(), resumed.adapter()
+    assert all(torch.equal(ours.tensors[key], theirs.tensors[key]) for key in ours.tensors)
+    written = Adapter.read(tmp_path / "b" / "noir.safetensors", sha256_of(source / "dit.pt"))
+    assert written.title == "Noir" and any(value.any() for key, value in written.tensors.items() if key.endswith("lora_B"))
+    later = fresh("c")
+    later.start_from(written)
+    assert all(torch.equal(value, written.tensors[key]) for key, value in later.adapter().tensors.items())
+    other = _source(tmp_path / "other")
+    torch.save(torch.load(other / "dit.pt", weights_only=True) | {"pos": torch.zeros(32, 192)}, other / "dit.pt")
+    with pytest.raises(ValueError, match="take another --run"):
+        fresh("b", other).train(IdleThreads(1), Never())  # type: ignore[arg-type]

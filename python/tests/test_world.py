@@ -7,6 +7,7 @@ import hashlib
 import numpy as np
 
 from segue_drive.world import Attributes, World, render, sound_controls
+from segue_drive.world.styles import STYLES, luminance, noir, synthwave
 
 
 def _drive(seed: int) -> tuple[bytes, bytes]:
@@ -46,3 +47,15 @@ def test_steering_bends_the_road() -> None:
             world.step(Attributes(0, 1, 0), steer, 2)
         curves.append(world.curve)
     assert curves[0] < -0.04 and curves[1] == 0 and curves[2] > 0.04
+
+
+def test_styles_go_by_luminance_alone_and_are_the_same_every_time() -> None:
+    frames = np.random.default_rng(1).integers(0, 256, (2, 8, 14, 3), np.uint8)
+    for style in STYLES.values():
+        styled = style(frames)
+        assert styled.shape == frames.shape and styled.dtype == np.uint8 and np.array_equal(styled, style(frames)) and np.array_equal(styled[1], style(frames[1]))
+        grey = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 3, 1)
+        assert (np.diff(luminance(style(grey))) >= -1e-3).all(), "what was brighter stays brighter"
+    assert (noir(frames).max(-1) == noir(frames).min(-1)).all()
+    ends = synthwave(np.array([[0, 0, 0], [255, 255, 255]], np.uint8))
+    assert ends[0, 2] > ends[0, 1] and (ends[1] > 210).all()

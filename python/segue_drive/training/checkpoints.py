@@ -32,6 +32,13 @@ class WeightAverage:
         torch._foreach_lerp_(list(self.values.values()), [p.detach() for p in module.parameters()], 1 - decay)
 
     @torch.no_grad()
+    def restart(self, module: nn.Module) -> None:
+        """Forgets what it has seen and begins at the module's parameters."""
+        self._count = 0
+        for name, parameter in module.named_parameters():
+            self.values[name].copy_(parameter)
+
+    @torch.no_grad()
     def swap(self, module: nn.Module) -> None:
         """Exchanges the module's parameters with the average; a second call undoes it."""
         for name, parameter in module.named_parameters():

@@ -27,18 +27,18 @@ class ClipPool:
         self.capacity, self.seed, self.made = capacity, seed, 0
         self._encoder, self._held_out, self._workers = encoder, held_out, workers
         self._renderer: RenderAhead[Clip] | None = None
+        self._folder = folder
+        self.tokens = self._array("tokens", np.float16, NUM_TOKENS, TOKEN_DIM)
+        self.own = self._array("own", np.float16, NUM_TOKENS, TOKEN_DIM)
+        self.depth = self._array("depth", np.uint8)  # how many of the model's own chunks stand behind `own`; 0: there is none
+        self.attributes = self._array("attributes", np.uint8, 3)
+        self.actions = self._array("actions", np.uint8, 2)
 
-        def array(name: str, dtype: type, *shape: int) -> np.ndarray:
-            path, full = folder / f"pool_{name}.dat", (capacity, CLIP_CHUNKS, *shape)
-            wanted = int(np.prod(full)) * np.dtype(dtype).itemsize
-            mode = "r+" if path.exists() and path.stat().st_size == wanted else "w+"
-            return np.memmap(path, dtype, mode, shape=full)
-
-        self.tokens = array("tokens", np.float16, NUM_TOKENS, TOKEN_DIM)
-        self.own = array("own", np.float16, NUM_TOKENS, TOKEN_DIM)
-        self.depth = array("depth", np.uint8)  # how many of the model's own chunks stand behind `own`; 0: there is none
-        self.attributes = array("attributes", np.uint8, 3)
-        self.actions = array("actions", np.uint8, 2)
+    def _array(self, name: str, dtype: type, *shape: int) -> np.ndarray:
+        path, full = self._folder / f"pool_{name}.dat", (self.capacity, CLIP_CHUNKS, *shape)
+        wanted = int(np.prod(full)) * np.dtype(dtype).itemsize
+        mode = "r+" if path.exists() and path.stat().st_size == wanted else "w+"
+        return np.memmap(path, dtype, mode, shape=full)
 
     def __len__(self) -> int:
         return min(self.made, self.capacity)
@@ -48,10 +48,13 @@ class ClipPool:
             self._renderer = RenderAhead(functools.partial(_numbered_clip, self.seed, self._held_out), self.made, self._workers)
         clip = self._renderer.take()
         slot = self.made % self.capacity
-        self.tokens[slot] = self._encoder.tokens(clip).cpu().numpy()
+        self._encode(slot, clip)
         self.depth[slot] = 0
         self.attributes[slot], self.actions[slot] = clip.attributes, clip.actions
         self.made += 1
+
+    def _encode(self, slot: int, clip: Clip) -> None:
+        self.tokens[slot] = self._encoder.tokens(clip).cpu().numpy()
 
     def close(self) -> None:
         if self._renderer is not None:

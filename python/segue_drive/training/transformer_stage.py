@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 
 from .. import key_mapping
+from ..checkpoint import normalisation_of, read_source
 from ..geometry import NUM_PICTURE_TOKENS
 from ..key_mapping import load_strictly
 from ..transformer import DriveTransformer
 from ..vae import PictureAutoencoder
 from .autoencoder_stage import add_arguments
-from .checkpoints import Checkpoint, StopRequest, WeightAverage
+from .checkpoints import Checkpoint, Stateful, StopRequest, WeightAverage
 from .clip_batch import CROP_CHUNKS, ClipBatch, draw_batch, keep_own_chunks
 from .clip_encoder import ClipEncoder, measure_normalisation
 from .clip_forward import ClipText, denoise_clip, encode_clip_prompts, text_mask, write_clip
@@ -114,6 +115,8 @@ class ServingPass:
 
 
 class TransformerStage:
+    name = "transformer"  # of the checkpoint and the log
+
     def __init__(self, run: Path, source: Path | None, plan: TransformerPlan, seed: int, device: torch.device, workers: int = 0) -> None:
         self.plan, self.run, self.device = plan, run, device
         self.rng = np.random.default_rng((seed, 3))
@@ -122,29 +125,39 @@ class TransformerStage:
         self.net = DriveTransformer()
         self.encoder, normalisation = starting_encoder(run, source, self.held_out, seed, device)
         if source is not None:
-            raw = torch.load(source / "dit.pt", map_location="cpu", weights_only=True)
+            raw = read_source(source, "transformer")
             load_strictly(self.net, raw, key_mapping.TRANSFORMER, key_mapping.TRANSFORMER_DERIVED)
         else:
             initialise(self.net)
         self.net.to(device)
         self.encoder = ClipEncoder(self.encoder, normalisation, device)
         self.normalisation = normalisation
+        self.pool = self.open_pool(run, plan.pool_capacity, seed, workers)
+        parts = self.prepare_learning()
+        self.average = WeightAverage(self.learnt, plan.average)
+        self.checkpoint = Checkpoint(run / f"{self.name}.ckpt", {**parts, "average": self.average, "pool": self.pool}, self.rng)
+
+    def open_pool(self, folder: Path, capacity: int, seed: int, workers: int = 0) -> ClipPool:
+        return ClipPool(folder, capacity, seed, self.encoder, self.held_out, workers)
+
+    def prepare_learning(self) -> dict[str, Stateful]:
+        """Sets `learnt`, the module whose parameters change, and the optimisers; what of it a checkpoint keeps."""
         matrices = [
             p for name, p in self.net.named_parameters() if name.startswith(("picture_experts", "sound_experts")) and p.dim() == 2 and "modulation" not in name
         ]
         known = {id(p) for p in matrices}
+        self.learnt: torch.nn.Module = self.net
         self.others = [p for p in self.net.parameters() if id(p) not in known]
-        self.muon = Muon(matrices, plan.muon_rate)
-        self.adam = torch.optim.AdamW(self.others, lr=plan.adam_rate, betas=(0.9, 0.97), weight_decay=0.0)
-        self.average = WeightAverage(self.net, plan.average)
-        self.pool = ClipPool(run, plan.pool_capacity, seed, self.encoder, self.held_out, workers)
-        self.checkpoint = Checkpoint(
-            run / "transformer.ckpt", {"transformer": self.net, "muon": self.muon, "adam": self.adam, "average": self.average, "pool": self.pool}, self.rng,
-        )
+        self.muon = Muon(matrices, self.plan.muon_rate)
+        self.adam = torch.optim.AdamW(self.others, lr=self.plan.adam_rate, betas=(0.9, 0.97), weight_decay=0.0)
+        return {"transformer": self.net, "muon": self.muon, "adam": self.adam}
+
+    def serving_pass(self, batch: ClipBatch) -> ServingPass:
+        return ServingPass(self.net, batch, self.device)
 
     def loss(self, batch: ClipBatch) -> tuple[Tensor, dict[str, float]]:
         plan = self.plan
-        run = ServingPass(self.net, batch, self.device)
+        run = self.serving_pass(batch)
         truth = batch.truth.to(self.device)
         if self.rng.random() < plan.serving_share:
             steered = torch.from_numpy(self.rng.random(batch.depth.shape) < plan.steer_share)
@@ -210,9 +223,9 @@ class TransformerStage:
 
     def train(self, threads: IdleThreads, stop: StopRequest) -> int:
         plan = self.plan
-        log = CurveLog(self.run / "transformer.jsonl")
+        log = CurveLog(self.run / f"{self.name}.jsonl")
         step = self.checkpoint.resume()
-        validation = ClipPool(self.run / "validation", plan.validation_clips, VALIDATION_SEED, self.encoder, self.held_out)
+        validation = self.open_pool(self.run / "validation", plan.validation_clips, VALIDATION_SEED)
         while len(validation) < plan.validation_clips and not stop.asked:
             validation.add()
         while len(self.pool) < min(plan.pool_first, plan.pool_capacity) and not stop.asked:
@@ -224,9 +237,9 @@ class TransformerStage:
             while self.pool.made < plan.pool_first + step * plan.clips_per_step:
                 self.pool.add()
             if step % plan.measure_every == 0:
-                self.average.swap(self.net)
+                self.average.swap(self.learnt)
                 measured = self.measure(validation)
-                self.average.swap(self.net)
+                self.average.swap(self.learnt)
                 log.write(step, **{name: float(np.mean(values)) for name, values in sums.items()}, **measured, clips=self.pool.made)
                 sums.clear()
             for name, value in self.train_step(step).items():
@@ -238,7 +251,7 @@ class TransformerStage:
         self.pool.close()
         log.close()
         if step:
-            draw(read(self.run / "transformer.jsonl"), self.run / "transformer_curves.png")
+            draw(read(self.run / f"{self.name}.jsonl"), self.run / f"{self.name}_curves.png")
         return step
 
     def save(self, step: int) -> None:
@@ -277,8 +290,8 @@ def starting_encoder(run: Path, source: Path | None, held_out: HeldOut, seed: in
     """The encoder and normalisation that the source was trained with; or those of this run's own autoencoder."""
     autoencoder = PictureAutoencoder()
     if source is not None:
-        load_strictly(autoencoder, torch.load(source / "vae.pt", map_location="cpu", weights_only=True), key_mapping.AUTOENCODER)
-        return autoencoder.encoder, tuple(torch.load(source / "norm.pt", map_location="cpu", weights_only=True))
+        load_strictly(autoencoder, read_source(source, "autoencoder"), key_mapping.AUTOENCODER)
+        return autoencoder.encoder, normalisation_of(source)
     stored = torch.load(run / "autoencoder.ckpt", map_location="cpu", weights_only=False)
     load_average(autoencoder, stored)
     path = run / "norm.pt"
