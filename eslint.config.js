@@ -22,6 +22,7 @@ const MAY_IMPORT = {
   'engine/runtime': ['engine'],
   artifacts: [],
   media: ['artifacts', 'native'],
+  storage: [],
   'realtime-programs': ['engine'],
   'inline-programs': ['engine', 'realtime-programs'],
   sessions: ['realtime-programs', 'engine', 'media', 'artifacts'],

@@ -6,6 +6,7 @@ import { EventLoopMonitor } from '../observe/EventLoopMonitor.ts';
 import type { Logger } from '../observe/log.ts';
 import { Metrics } from '../observe/Metrics.ts';
 import { SegueError } from '../protocol/errors.ts';
+import { SessionArchive } from '../sessions/SessionArchive.ts';
 import { SessionRegistry } from '../sessions/SessionRegistry.ts';
 import type { EngineCard } from '../streams/messages.ts';
 import type { ApiContext } from './ApiContext.ts';
@@ -19,6 +20,7 @@ import { ImageReader } from './ImageReader.ts';
 import { describeServer, ENGINE_METRICS, MEDIA_METRICS } from './server_metrics.ts';
 import { ServerThreads, type ServerLinks } from './ServerThreads.ts';
 import { StartCancelled } from './start_error.ts';
+import { StorageLink, type StorageReady } from './StorageLink.ts';
 import { StreamServer } from './StreamServer.ts';
 
 export interface ServerOptions {
@@ -38,6 +40,8 @@ const GOAWAY_MS = 2000;
 const THREAD_EXIT_MS = 1_000;
 /** Of the drain limit, kept for what comes after the threads. */
 const LAST_STEPS_MS = 1_000;
+/** Whatever is left of the drain limit, a batch is given this long to reach the disk. */
+const LEAST_STORAGE_MS = 300;
 /** After a crash: time to tell everybody. */
 const CRASH_DRAIN_MS = 3_000;
 
@@ -45,6 +49,7 @@ interface Parts {
   readonly config: Config;
   readonly log: Logger;
   readonly threads: ServerThreads;
+  readonly storage: StorageLink | null;
   readonly registry: SessionRegistry;
   readonly listener: HttpListener;
   readonly app: FastifyInstance;
@@ -72,15 +77,22 @@ export class Server {
     const listener = new HttpListener(log);
     const url = await listener.listen(config.host, config.port);
     let threads: ServerThreads | null = null;
+    let storage: StorageLink | null = null;
     let server: Server;
     try {
-      threads = options.links ? new ServerThreads(options.links, log) : ServerThreads.start(config, root, log);
+      const started = options.links ? null : StorageLink.start(config, root, log);
+      storage = started?.link ?? null;
+      // First: a directory that can't be used is said at once, and nothing has been loaded in vain.
+      const kept = storage === null ? null : await storage.ready();
+      threads = options.links ? new ServerThreads(options.links, log) : ServerThreads.start(config, root, log, started?.enginePort ?? null);
       const card = await threads.ready(config.engine.readyMs, signal);
-      server = await Server.#compose(options, url, listener, threads, card);
+      server = await Server.#compose(options, url, listener, threads, card, storage === null || kept === null ? null : { link: storage, kept });
     } catch (error) {
       // What loads is let finish: a thread that computes must not be stopped.
       if (threads && error instanceof StartCancelled) await bounded(threads.drain(), config.drain.deadlineMs - LAST_STEPS_MS);
       await Promise.all([listener.close(), threads?.close(error instanceof StartCancelled ? THREAD_EXIT_MS : 0)]);
+      await storage?.drain();
+      await storage?.close(THREAD_EXIT_MS);
       throw error;
     }
     if (!signal?.aborted) return server;
@@ -89,13 +101,16 @@ export class Server {
     throw new StartCancelled('told to stop while starting');
   }
 
-  static async #compose({ config, root, log }: ServerOptions, url: string, listener: HttpListener, threads: ServerThreads, card: EngineCard): Promise<Server> {
+  static async #compose({ config, root, log }: ServerOptions, url: string, listener: HttpListener, threads: ServerThreads, card: EngineCard, storage: { readonly link: StorageLink; readonly kept: StorageReady } | null): Promise<Server> {
     const clock = monotonicClock;
     const metrics = new Metrics();
     const generatedKey = config.auth.apiKeys.length === 0 ? ApiKeys.generate() : null;
     const keys = new ApiKeys(generatedKey === null ? config.auth.apiKeys : [generatedKey]);
-    const tokens = new ClientTokens({ secret: config.auth.tokenSecret, ttlMs: config.auth.tokenTtlMs });
-    const { engine, media, programs, prompts } = threads.links;
+    const tokens = new ClientTokens({ secret: config.auth.tokenSecret === '' ? (storage?.kept.tokenKey ?? '') : config.auth.tokenSecret, ttlMs: config.auth.tokenTtlMs });
+    const { engine, media, programs, prompts, windowChunks = 0 } = threads.links;
+    const fingerprint = { modelId: card.modelId, weightsVersion: card.weightsVersion, adapterVersions: {}, machine: card.fingerprint };
+    const archive = storage === null ? null : new SessionArchive({ storage: storage.link, clock, log, fingerprint, windowChunks });
+    storage?.link.listen((message) => archive?.receive(message));
     const registry = new SessionRegistry({
       engine,
       media,
@@ -107,6 +122,8 @@ export class Server {
       limits: { idleMs: config.sessions.idleMs, idleWarningMs: config.sessions.idleWarningMs, orphanMs: config.sessions.orphanMs },
       maxSessions: config.sessions.max,
       maxWaiting: config.sessions.maxWaiting,
+      archive,
+      resumeMs: config.storage.resumeMs,
       onSettled: (kind, answer, elapsedMs) => metrics.observeRequest(kind, answer, elapsedMs),
     });
     threads.listen({
@@ -115,6 +132,7 @@ export class Server {
       onEngineStats: (stats) => metrics.takeStats({ ...stats }, ENGINE_METRICS),
       onMediaStats: (stats) => metrics.takeStats({ ...stats }, MEDIA_METRICS),
     });
+    await registry.wake();
     const webDirectory = resolve(root, config.web.directory);
     if (!existsSync(webDirectory)) log.warn({ webDirectory }, 'no page is served: web.directory is not there');
     const context: ApiContext = {
@@ -138,7 +156,7 @@ export class Server {
     try {
       const app = await createHttpApp(context, listener);
       streams.attach(listener.server);
-      return new Server(url, generatedKey, { config, log, threads, registry, listener, app, streams, monitor });
+      return new Server(url, generatedKey, { config, log, threads, storage: storage?.link ?? null, registry, listener, app, streams, monitor });
     } catch (error) {
       monitor.close();
       await streams.close();
@@ -151,7 +169,8 @@ export class Server {
     this.generatedKey = generatedKey;
     this.registry = parts.registry;
     this.#parts = parts;
-    this.crashed = parts.threads.crashed.then(async (error) => {
+    const { threads, storage } = parts;
+    this.crashed = firstOf(storage === null ? [threads.crashed] : [threads.crashed, storage.crashed]).then(async (error) => {
       await this.#failWith(error);
       return error;
     });
@@ -200,11 +219,14 @@ export class Server {
   }
 
   async #closeParts(graceMs: number): Promise<void> {
-    const { threads, listener, app, streams, monitor } = this.#parts;
+    const { threads, storage, listener, app, streams, monitor } = this.#parts;
     await streams.close();
     await app.close();
     await listener.close();
     await threads.close(graceMs);
+    // Last: what the others have written until now is still to reach the disk.
+    await storage?.drain(Math.max(LEAST_STORAGE_MS, graceMs));
+    await storage?.close(graceMs);
     monitor.close();
   }
 }
@@ -218,6 +240,13 @@ async function bounded(work: Promise<unknown>, ms: number): Promise<boolean> {
   } finally {
     clearTimeout(watchdog);
   }
+}
+
+/** The first that resolves. Each is kept for the life of the server and listened to once. */
+function firstOf<T>(promises: readonly Promise<T>[]): Promise<T> {
+  return new Promise((resolved) => {
+    for (const promise of promises) void promise.then(resolved);
+  });
 }
 
 function delay(ms: number): Promise<void> {

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { MessageChannel } from 'node:worker_threads';
+import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { PromptProcessor } from '../engine/model/processors/PromptProcessor.ts';
 import type { DeploymentSpec } from '../engine/model/spec/deployment_spec.ts';
 import { loadModelSpec } from '../engine/model/spec/load_model_spec.ts';
@@ -23,6 +23,8 @@ export interface ServerLinks {
   readonly programs: readonly string[];
   /** Reads prompts as those programs do. */
   readonly prompts: PromptReader;
+  /** Chunks that a story's window holds; 0 where it isn't known. */
+  readonly windowChunks?: number;
 }
 
 /** Who is told what the threads say of sessions and of themselves. */
@@ -58,17 +60,17 @@ export class ServerThreads {
   }
 
   /** Starts both. Throws {@link StartError} where the model can't be used; nothing has been started then. */
-  static start(config: Config, root: string, log: Logger): ServerThreads {
+  static start(config: Config, root: string, log: Logger, storagePort: MessagePort | null = null): ServerThreads {
     const modelDir = resolve(root, config.model.directory);
     if (!existsSync(modelDir)) throw new StartError(`no model directory ${modelDir}: see model.directory in segue.config.yaml or SEGUE_MODEL_DIRECTORY`);
     // Before a thread is started, so that a damaged file is named in one line and costs nobody the wait. The engine checks again what it loads.
-    const { deployment, language } = readModel(modelDir);
+    const { deployment, language, windowChunks } = readModel(modelDir);
     const { port1, port2 } = new MessageChannel();
     const engine = new ThreadLink<ControlToEngine, EngineToControl>({
       name: 'engine',
       url: new URL('../realtime-programs/engine_thread.ts', import.meta.url),
-      workerData: { modelDir, deployment: { ...deployment, engine: { admissionBound: config.engine.admissionBound, policy: config.engine.policy } }, mediaPort: port1, testMode: config.test.enabled, logLevel: config.logLevel },
-      transferList: [port1],
+      workerData: { modelDir, deployment: { ...deployment, engine: { admissionBound: config.engine.admissionBound, policy: config.engine.policy, snapshotChunks: config.storage.snapshotChunks } }, mediaPort: port1, storagePort, testMode: config.test.enabled, logLevel: config.logLevel },
+      transferList: storagePort === null ? [port1] : [port1, storagePort],
       log,
     });
     const media = new ThreadLink<ControlToMedia, MediaToControl>({
@@ -78,7 +80,7 @@ export class ServerThreads {
       transferList: [port2],
       log,
     });
-    return new ServerThreads({ engine, media, programs: deployment.programs, prompts: { read: (prompt) => language.parse(prompt).warnings } }, log);
+    return new ServerThreads({ engine, media, programs: deployment.programs, prompts: { read: (prompt) => language.parse(prompt).warnings }, windowChunks }, log);
   }
 
   /** Resolves when both are ready. Rejects with why one is not, or StartCancelled. */
@@ -173,10 +175,11 @@ export class ServerThreads {
   }
 }
 
-function readModel(modelDir: string): { readonly deployment: DeploymentSpec; readonly language: PromptLanguage } {
+function readModel(modelDir: string): { readonly deployment: DeploymentSpec; readonly language: PromptLanguage; readonly windowChunks: number } {
   try {
     const spec = loadModelSpec(modelDir);
-    return { deployment: spec.deployment, language: driveLanguage(PromptProcessor.load(spec)) };
+    const windowChunks = Math.max(0, ...Object.values(spec.loops).map(({ denoise }) => denoise?.windowChunks ?? 0));
+    return { deployment: spec.deployment, language: driveLanguage(PromptProcessor.load(spec)), windowChunks };
   } catch (error) {
     if (error instanceof SpecError) throw new StartError(`model ${modelDir}: ${error.message}`, { cause: error });
     throw error;

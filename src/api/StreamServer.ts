@@ -76,7 +76,7 @@ export class StreamServer {
     const id = /^\/v1\/sessions\/([^/]{1,64})\/stream\/?$/.exec(url.pathname)?.[1];
     if (id === undefined) throw new SegueError('not_found', 'nothing to upgrade here');
     const principal = await authenticator.authenticate({ session: 'watch' }, request.headers.authorization, id, url.searchParams.get('token'));
-    const session = registry.get(id);
+    const session = await registry.reach(id);
     if (session.state === 'waiting' || session.state === 'created') throw new SegueError('conflict', 'the session is not open yet');
     if (socket.destroyed) return;
     this.#server.handleUpgrade(request, socket, head, (webSocket) => this.#serve(webSocket, socket, id, principal));

@@ -11,7 +11,7 @@ export const Config = section({
   logLevel: Type.Enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']),
   auth: section({
     apiKeys: Type.Array(Type.String({ minLength: 16 }), { description: 'Keys of back ends, each at least 16 characters. None: one is made at start and printed.' }),
-    tokenSecret: Type.String({ description: 'Signs client tokens; at least 32 characters. Empty: a new one at each start, so tokens end with the process.', pattern: '^$|^.{32,}$' }),
+    tokenSecret: Type.String({ description: 'Signs client tokens; at least 32 characters. Empty: one is made and kept with the sessions; where none are kept, a new one at each start, so tokens end with the process.', pattern: '^$|^.{32,}$' }),
     tokenTtlMs: Ms('Life of a client token.', 1_000),
   }),
   cors: section({
@@ -26,6 +26,13 @@ export const Config = section({
     idleMs: Ms('Without a request or a change of action a session closes after this.', 1_000),
     idleWarningMs: Ms('It says so this long before.'),
     orphanMs: Ms('Without a connection a session is kept this long.'),
+  }),
+  storage: section({
+    directory: Type.Union([Type.String(), Type.Null()], { description: 'Where sessions are kept, relative to the project; null or empty: nowhere, they end with the process.' }),
+    resumeMs: Ms('So long after a restart a session of before can be come back to.'),
+    snapshotChunks: Type.Integer({ minimum: 8, maximum: 100_000, description: 'A snapshot of each story is made once in so many chunks.' }),
+    maxAgeHours: Type.Integer({ minimum: 1, maximum: 87_600, description: 'A session that nothing was written of for so long is deleted.' }),
+    sessionMegabytes: Type.Integer({ minimum: 16, maximum: 1_000_000, description: 'Beyond this the oldest of a session goes.' }),
   }),
   ice: section({
     servers: Type.Array(
@@ -63,6 +70,7 @@ export const DEFAULT_CONFIG: Config = {
   cors: { origins: [] },
   model: { directory: 'models/drive' },
   sessions: { max: 64, maxWaiting: 64, idleMs: 600_000, idleWarningMs: 60_000, orphanMs: 60_000 },
+  storage: { directory: 'data', resumeMs: 600_000, snapshotChunks: 60, maxAgeHours: 168, sessionMegabytes: 512 },
   ice: { servers: [], turnUrls: [], turnSecret: '', turnTtlMs: 3_600_000, addresses: [], minPort: 40_000, maxPort: 49_999 },
   demo: { enabled: 'loopback', perMinute: 30 },
   web: { directory: 'web-client/dist' },

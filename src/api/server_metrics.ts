@@ -19,6 +19,9 @@ export const ENGINE_METRICS: Readonly<Record<keyof EngineStats, StatMetric>> = {
   deviceBusyMs: counter('segue_engine_device_busy_seconds_total', 'Time that devices spent on units, all devices together', MS),
   blocksLive: gauge('segue_engine_blocks_live', 'Tensor blocks that executors hold'),
   blockBytes: gauge('segue_engine_block_bytes', 'Bytes of tensor blocks that executors hold'),
+  keptChunks: counter('segue_engine_kept_chunks_total', 'Committed chunks handed to the storage thread'),
+  keepingMs: counter('segue_engine_keeping_seconds_total', 'Time of the engine thread spent on handing them over, snapshots included', MS),
+  keepingMaxMs: gauge('segue_engine_keeping_max_seconds', 'The longest that one of them took', MS),
 };
 
 /** A metric for everything that the media thread counts. */

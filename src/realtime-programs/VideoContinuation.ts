@@ -17,8 +17,11 @@ import { adapterInForce, type AdapterInForce, type AdapterOffer } from '../proto
 import { frameDuration90k, mediaTime90kToMs, type MediaFormat } from '../streams/media_time.ts';
 import { continuationDemand, continuationSpec, directorPass } from './continuation_declaration.ts';
 import type { ContinuationModel, ScenePlan, VideoComponents } from './continuation_model.ts';
+import { ContinuationKeeping } from './ContinuationKeeping.ts';
 import { blocksOf, kept, unchanged, type ChunkInFlight, type ContinuationState, type Incoming, type Opening, type Scene, type Talk } from './continuation_state.ts';
+import { EMPTY_TAPE, stepRecord, type ChunkTape } from './continuation_tape.ts';
 import { changeOptions } from './redirect_choice.ts';
+import { StoryRestoration } from './StoryRestoration.ts';
 
 /**
  * Endless video with sound, steered by actions and redirected by words. Per chunk: denoise steps, then picture and sound of one frame
@@ -40,6 +43,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   readonly framesPerChunk: number;
   readonly vocabulary: readonly string[];
   readonly adapters: readonly AdapterOffer[];
+  readonly keeping: ContinuationKeeping;
+  readonly #restoration: StoryRestoration;
   readonly #model: ContinuationModel;
   readonly #transform: { readonly strength: number } | null;
   readonly #frame90k: number;
@@ -50,6 +55,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     if (transform !== null && model.image === null) throw new TypeError('this model can’t take a video in: it has no loop vae_tile_encode');
     this.#model = model;
     this.#transform = transform;
+    this.keeping = new ContinuationKeeping(model);
+    this.#restoration = new StoryRestoration(model);
     this.format = model.format;
     this.framesPerChunk = model.framesPerChunk;
     this.vocabulary = model.language.vocabulary;
@@ -86,6 +93,9 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       incoming: this.#transform === null ? null : { waiting: null, like: null, encode: null, prompt, adapter },
       talk: this.#transform !== null ? null : opening === null ? this.#firstTalk(language.choose(seed), prompt, adapter, seed) : null,
       narration: null,
+      tape: EMPTY_TAPE,
+      made: null,
+      restoring: null,
     };
   }
 
@@ -94,7 +104,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   }
 
   turns(state: ContinuationState): readonly LoopTurn[] {
-    const { talk, opening } = state;
+    const { talk, opening, restoring } = state;
+    if (restoring !== null) return [this.#restoration.turn(state, restoring)];
     if (opening !== null && opening.encode.latents === null) return [this.#imageTurn(state, opening)];
     const turns: LoopTurn[] = [];
     if (talk !== null) turns.push(this.#talkTurn(state, talk));
@@ -111,7 +122,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       case 'director':
         return state.talk !== null ? state.talk.director : (state.narration?.director ?? null);
       case 'encoder':
-        return state.talk?.encoder ?? null;
+        return state.restoring?.encoder ?? state.talk?.encoder ?? null;
       case 'start':
         return state.start;
       case 'image':
@@ -130,6 +141,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   }
 
   advance(state: ContinuationState, step: CommittedStep, predict: Predict): Transition<ContinuationState> {
+    if (state.restoring !== null) return this.#restored(this.#restoration.advance(state, step));
     const transition = this.#advanced(state, step, predict);
     return state.incoming === null ? transition : { ...transition, state: this.#prepared(transition.state) };
   }
@@ -158,7 +170,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       case 'image':
         return this.#imageRead(state, state.opening!, step.stepped as VaeTileEncodeState);
       case 'video':
-        return state.video.plan.phase === 'denoise' ? this.#denoised(state, step) : this.#written(state, step.stepped as VideoContinuationState);
+        return state.video.plan.phase === 'denoise' ? this.#denoised(state, step) : this.#written(state, step);
       case 'picture':
         return unchanged({ ...state, inFlight: { ...state.inFlight!, picture: step.stepped as VaeTileDecodeState, filled: step.outputs.slots['rgb'] ?? firstSlot(step) } });
       case 'sound':
@@ -291,8 +303,9 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       // Under what the chunk itself was made under, whatever has been asked for since.
       const { writeUnder } = state;
       const conditioning: LoopTurn['conditioning'] = writeUnder === null ? live(scene, scene.adapter) : { kind: 'fixed', conditioning: writeUnder };
+      const memo = writeUnder === null ? scene.plan : (state.made?.steps.at(-1)?.plan ?? scene.plan);
       const { write } = this.#videoOf(writeUnder === null ? scene.adapter : (writeUnder.adapter ?? null));
-      return { ...this.#base(state, 'video', video, write), conditioning, leadsTo, after: [...Array<string>(steps).fill(this.#videoOf((upcoming ?? scene).adapter).denoise), ...frame], boosted };
+      return { ...this.#base(state, 'video', video, write), memo, conditioning, leadsTo, after: [...Array<string>(steps).fill(this.#videoOf((upcoming ?? scene).adapter).denoise), ...frame], boosted };
     }
     if (state.incoming !== null && inFlight === null) return this.#incomingTurn(state, state.incoming, boosted);
     const { denoise } = this.#videoOf((inFlight === null ? (upcoming ?? scene) : scene).adapter);
@@ -324,6 +337,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       lineage: state.lineage,
       conditioning: live(scene, (scene ?? state.talk ?? state.opening)?.adapter ?? null),
       opensMedia: false,
+      memo: scene?.plan,
     };
   }
 
@@ -486,6 +500,9 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       sound: loops.sound.initState({ firstChunk: 0 }, ctx),
       inFlight: null,
       writeUnder: null,
+      // A frame may have gone out while the new opening was being thought about.
+      tape: { ...EMPTY_TAPE, frames: state.tape.frames },
+      made: null,
     };
     if (state.incoming !== null) return this.#prepared({ ...opened, start: null, incoming: { ...state.incoming, encode: null } });
     return latents === null ? opened : this.#seeded(opened, latents);
@@ -551,12 +568,14 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     return this.#ready({ ...state, start: null, video, inFlight: { boundary, conditioning: null, picture: null, filled: null } });
   }
 
-  #denoised(state: ContinuationState, { stepped, conditioning }: CommittedStep): Transition<ContinuationState> {
-    const video = stepped as VideoContinuationState;
+  #denoised(state: ContinuationState, step: CommittedStep): Transition<ContinuationState> {
+    const { conditioning } = step;
+    const video = step.stepped as VideoContinuationState;
     const inFlight: ChunkInFlight = { boundary: state.inFlight?.boundary ?? state.video, conditioning, picture: null, filled: null };
     const scene = state.inFlight === null ? (state.upcoming ?? state.scene) : state.scene;
     const upcoming = state.inFlight === null ? null : state.upcoming;
-    const next = { ...state, video, inFlight, scene, upcoming };
+    const tape: ChunkTape = { ...state.tape, steps: [...(state.inFlight === null ? [] : state.tape.steps), stepRecord(step)] };
+    const next = { ...state, video, inFlight, scene, upcoming, tape, made: null };
     return unchanged(this.#model.loops.video.isChunkReady(video) ? this.#ready(next) : next);
   }
 
@@ -572,8 +591,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     return { ...state, sound, inFlight: { ...state.inFlight!, picture } };
   }
 
-  #written(state: ContinuationState, video: VideoContinuationState): Transition<ContinuationState> {
-    const next = { ...state, video, writeUnder: null };
+  #written(state: ContinuationState, step: CommittedStep): Transition<ContinuationState> {
+    const next = { ...state, video: step.stepped as VideoContinuationState, writeUnder: null, tape: { ...EMPTY_TAPE, write: stepRecord(step) } };
     return { ...unchanged(next), version: kept(next) };
   }
 
@@ -597,9 +616,20 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       writeUnder: last ? inFlight.conditioning : state.writeUnder,
     };
     const frame = this.#frame(state, inFlight, step, scene);
+    const { conditioningVersion, actionSequence, events } = frame;
+    const tape: ChunkTape = { ...state.tape, frames: [...state.tape.frames, { lineage: step.turn.lineage, conditioningVersion, actionSequence, active: events.active }] };
     const applied: AppliedChange | null =
       scene.shown || scene.requestId === null ? null : { requestId: scene.requestId, how: scene.how, chunk: frame.chunk, step: scene.step, media90k: frame.start90k, adapter: inForce(scene.adapter) };
-    return { ...unchanged(next), version: last ? kept(next) : this.#pinned(next), frame, applied };
+    const { video } = state;
+    const recorded: ContinuationState = last
+      ? { ...next, tape: EMPTY_TAPE, made: { ...tape, latents: this.#model.loops.video.latentsOf(video), pin: video.pin, pinnedFrames: video.plan.pinnedFrames, seeded: video.plan.seeded } }
+      : { ...next, tape };
+    return { ...unchanged(recorded), version: last ? kept(recorded) : this.#pinned(recorded), frame, applied };
+  }
+
+  /** After a step of a restoration: where it is over, the story can be gone back to as it is now. */
+  #restored(state: ContinuationState): Transition<ContinuationState> {
+    return { ...unchanged(state), version: state.restoring === null ? kept(state) : null };
   }
 
   /** To go on inside a chunk: its frames so far stay as they were seen, the rest is made anew around them. Start frames are simply shown on. */

@@ -68,7 +68,8 @@ export function continuationDemand(model: ContinuationModel, chunkMs: number, tr
     for (const tag of Object.keys(memory) as MemoryTag[]) memory[tag] += (bytes[tag] ?? 0) * count;
   };
   keep(components.write, windowChunks + CHUNKS_BESIDE_WINDOW);
-  keep(components.denoise, CHUNKS_BESIDE_WINDOW + steps);
+  // Beside the chunk in flight and what follows from it: the latents of each chunk until it is committed, and what it was pinned to.
+  keep(components.denoise, 3 * CHUNKS_BESIDE_WINDOW + steps);
   keep(components.start, 2);
   if (model.image !== null) keep(model.image.component, 1);
   // Entries that versions still look like, and the frames that are being encoded.

@@ -1,10 +1,10 @@
 import type { ArDecodeInput, ArDecodeState } from '../engine/model/kernels/ar_decode.ts';
-import type { AudioChunkSource, AudioInput, AudioState } from '../engine/model/kernels/audio.ts';
+import type { AudioChunkSource, AudioInput, AudioPlan, AudioState } from '../engine/model/kernels/audio.ts';
 import type { EncoderChunkInput, EncoderChunkState } from '../engine/model/kernels/encoder_chunk.ts';
 import type { StartBankInput, StartBankState } from '../engine/model/kernels/start_bank.ts';
 import type { VaeTileDecodeInput, VaeTileDecodeState } from '../engine/model/kernels/vae_tile_decode.ts';
 import type { VaeTileEncodeInput, VaeTileEncodeState } from '../engine/model/kernels/vae_tile_encode.ts';
-import type { VideoContinuationInput, VideoContinuationState } from '../engine/model/kernels/video_continuation.ts';
+import type { VideoContinuationInput, VideoContinuationPlan, VideoContinuationState } from '../engine/model/kernels/video_continuation.ts';
 import type { LoopKernel, LoopState } from '../engine/model/loop_kernel.ts';
 import type { BlockId } from '../engine/model/work.ts';
 import type { MemoryBudget } from '../engine/memory/BlockPool.ts';
@@ -20,10 +20,13 @@ export interface VideoLoop extends Loop<VideoContinuationInput, VideoContinuatio
   seeded(state: VideoContinuationState, latents: BlockId): VideoContinuationState;
   noised(state: VideoContinuationState, latents: BlockId, level: number): VideoContinuationState;
   isFresh(state: VideoContinuationState): boolean;
+  finished(state: VideoContinuationState, latents: BlockId, seeded: boolean): VideoContinuationState;
+  resumed(kept: Pick<VideoContinuationPlan, 'chunk' | 'tPrev'> & Pick<VideoContinuationState, 'window' | 'prev'>): VideoContinuationState;
 }
 
 export interface SoundLoop extends Loop<AudioInput, AudioState> {
   withChunk(state: AudioState, source: AudioChunkSource): AudioState;
+  resumed(plan: AudioPlan, carried: AudioState['carried']): AudioState;
 }
 
 /** The loops that a video continuation composes, by their role in it. */

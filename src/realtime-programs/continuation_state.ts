@@ -11,6 +11,8 @@ import type { BlockId } from '../engine/model/work.ts';
 import type { ProgramState, Transition } from '../engine/programs/RealtimeProgram.ts';
 import type { AppliedHow } from '../streams/messages.ts';
 import type { ScenePlan } from './continuation_model.ts';
+import type { ChunkTape, MadeChunk } from './continuation_tape.ts';
+import type { Restoration } from './StoryRestoration.ts';
 
 /** What is being shown, and by whose wish. */
 export interface Scene {
@@ -108,14 +110,22 @@ export interface ContinuationState extends ProgramState {
   readonly incoming: Incoming | null;
   readonly talk: Talk | null;
   readonly narration: Narration | null;
+  /** How the chunk in flight, or the next one, is being made. */
+  readonly tape: ChunkTape;
+  /** The chunk that ends here; null inside of one, and before the first. */
+  readonly made: MadeChunk | null;
+  /** Null: the story goes on. */
+  readonly restoring: Restoration | null;
 }
 
 /** Blocks that the state keeps alive, with repeats: the pool counts. */
-export function blocksOf({ opening, scene, upcoming, start, video, sound, inFlight, writeUnder, incoming, talk, narration }: ContinuationState): BlockId[] {
+export function blocksOf({ opening, scene, upcoming, start, video, sound, inFlight, writeUnder, incoming, talk, narration, made, restoring }: ContinuationState): BlockId[] {
   const blocks = [...video.blocks, ...sound.blocks];
   if (incoming !== null && incoming.like !== null) blocks.push(incoming.like.latents);
-  for (const prompt of [scene?.prompt, upcoming?.prompt, inFlight?.conditioning?.prompt, writeUnder?.prompt]) if (prompt) blocks.push(...Object.values(prompt));
-  for (const state of [opening?.encode, incoming?.encode, start, inFlight?.boundary, inFlight?.picture, talk?.director, talk?.encoder, narration?.director]) if (state) blocks.push(...state.blocks);
+  for (const prompt of [scene?.prompt, upcoming?.prompt, inFlight?.conditioning?.prompt, writeUnder?.prompt, restoring?.encoded?.prompt, restoring?.encodedUnder?.prompt]) if (prompt) blocks.push(...Object.values(prompt));
+  for (const state of [opening?.encode, incoming?.encode, start, inFlight?.boundary, inFlight?.picture, talk?.director, talk?.encoder, narration?.director, restoring?.encoder]) if (state) blocks.push(...state.blocks);
+  for (const block of [made?.latents, made?.pin, restoring?.last?.latents]) if (block != null) blocks.push(block);
+  for (const { latents } of restoring?.writes ?? []) blocks.push(latents);
   return blocks;
 }
 

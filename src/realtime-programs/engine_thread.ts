@@ -15,6 +15,7 @@ import { monotonicClock } from '../observe/clock.ts';
 import { createLogger } from '../observe/log.ts';
 import { ERRORS, type ErrorBody } from '../protocol/errors.ts';
 import type { ControlToEngine, EngineToControl, EngineToMedia, MediaToEngine } from '../streams/messages.ts';
+import type { FromStorage } from '../streams/storage_messages.ts';
 import { continuationModel, driveLanguage } from './drive_model.ts';
 import { VideoContinuation } from './VideoContinuation.ts';
 
@@ -23,11 +24,13 @@ export interface EngineThreadData {
   /** Number of devices and programs as the model's `deployment.yaml` says; `engine` overrides scheduling numbers. */
   readonly deployment: Partial<Pick<DeploymentSpec, 'devices' | 'programs'>> & { readonly engine?: Partial<EngineOptions> };
   readonly mediaPort: MessagePort;
+  /** To the storage thread; null: nothing is kept. */
+  readonly storagePort?: MessagePort | null;
   readonly testMode: boolean;
   readonly logLevel?: string;
 }
 
-const { modelDir, deployment, mediaPort, testMode, logLevel = 'info' } = workerData as EngineThreadData;
+const { modelDir, deployment, mediaPort, storagePort = null, testMode, logLevel = 'info' } = workerData as EngineThreadData;
 const control = parentPort;
 if (control === null) throw new TypeError('engine_thread is the entry of a worker thread');
 const logger = createLogger({ level: logLevel, name: 'segue-engine' });
@@ -42,6 +45,7 @@ const toControl = (message: EngineToControl): void => {
 const end = (message: EngineToControl): void => {
   post(message);
   mediaPort.close();
+  storagePort?.close();
   control.close();
 };
 const toMedia = (event: EngineToMedia): void => mediaPort.postMessage(event);
@@ -51,6 +55,7 @@ const early: ControlToEngine[] = [];
 let core: EngineCore | null = null;
 control.on('message', (message: ControlToEngine) => (core === null ? early.push(message) : guarded(() => core!.receive(message))));
 mediaPort.on('message', (message: MediaToEngine) => guarded(() => core?.receiveMedia(message)));
+storagePort?.on('message', (message: FromStorage) => guarded(() => core?.receiveStorage(message)));
 
 try {
   core = await start();
@@ -80,6 +85,7 @@ async function start(): Promise<EngineCore> {
     ...(deployment.engine === undefined ? {} : { options: deployment.engine }),
     toControl,
     toMedia,
+    ...(storagePort === null ? {} : { toStorage: (message, transfer) => storagePort.postMessage(message, [...transfer]) }),
     ...(testMode ? { injectFault: (worker, sessionId, fault) => worker instanceof OnnxWorker && worker.injectFault({ sessionId, fault }) } : {}),
   });
 }

@@ -32,7 +32,13 @@ export type NewTurn = Pick<Turn, 'requestId' | 'at' | 'presented90k' | 'epoch'> 
 /** What a session remembers of what it was asked, in order. */
 export class PromptMemory {
   readonly #turns: HeldTurn[] = [];
+  readonly #onChanged: ((ordinal: number, turn: Turn) => void) | null;
   #dropped = 0;
+
+  /** @param onChanged told of every turn that is new or another than before, by its number since the session began. */
+  constructor(onChanged: ((ordinal: number, turn: Turn) => void) | null = null) {
+    this.#onChanged = onChanged;
+  }
 
   get turns(): readonly Turn[] {
     return this.#turns;
@@ -63,12 +69,21 @@ export class PromptMemory {
       this.#turns.shift();
       this.#dropped += 1;
     }
+    this.#changed(this.#turns.at(-1)!);
+  }
+
+  /** Goes on behind turns that were kept. Only before the first. */
+  restore(turns: readonly { readonly ordinal: number; readonly turn: Turn }[]): void {
+    this.#turns.push(...turns.slice(-MAX_TURNS).map(({ turn }) => ({ ...turn, supersededBy: null })));
+    this.#dropped = (turns.at(-1)?.ordinal ?? -1) + 1 - this.#turns.length;
   }
 
   /** What the model has said of a turn so far, or as a whole; null is the opening. Words for a forgotten turn are nobody's. */
   write(requestId: string | null, stream: 'plan' | 'narration', text: string): void {
     const turn = this.#find(requestId);
-    if (turn) turn[stream] = text.slice(0, MAX_WORDS);
+    if (!turn) return;
+    turn[stream] = text.slice(0, MAX_WORDS);
+    this.#changed(turn);
   }
 
   /** @param by of a superseded turn: the request that took its place. */
@@ -77,6 +92,11 @@ export class PromptMemory {
     if (turn?.outcome !== 'open') return;
     turn.outcome = outcome;
     turn.supersededBy = by;
+    this.#changed(turn);
+  }
+
+  #changed(turn: HeldTurn): void {
+    this.#onChanged?.(this.#dropped + this.#turns.indexOf(turn), turn);
   }
 
   get #inForce(): HeldTurn | undefined {

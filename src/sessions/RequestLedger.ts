@@ -67,6 +67,15 @@ export class RequestLedger {
     return entry;
   }
 
+  /** An entry as it was kept. Only before the first {@link add}. */
+  restore(kept: Pick<LedgerEntry, 'id' | 'kind' | 'epoch' | 'answers' | 'done'>, acceptedMs: number): LedgerEntry {
+    const entry: LedgerEntry = { ...kept, answers: [...kept.answers], acceptedMs, connectionId: null, controlCopies: new Set() };
+    this.#entries.set(entry.id, entry);
+    if (!entry.done) this.#open += 1;
+    this.#forget();
+    return entry;
+  }
+
   /** Notes an answer. False where the request has had its last one, or this one: then it must not be sent. */
   answer(entry: LedgerEntry, answer: RequestAnswer): boolean {
     if (entry.done || entry.answers.some(({ type }) => type === answer.type)) return false;

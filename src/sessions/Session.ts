@@ -17,6 +17,8 @@ import { SessionConnections, type ConnectionView, type RelaySink } from './Sessi
 import { SessionConversation } from './SessionConversation.ts';
 import { SessionEventLog } from './SessionEventLog.ts';
 import { SessionFlow } from './SessionFlow.ts';
+import type { SessionKeeper } from './SessionKeeper.ts';
+import type { KeptOptions } from './session_return.ts';
 import { SessionReport } from './SessionReport.ts';
 import { SessionStatus } from './SessionStatus.ts';
 import { StoryPosition } from './StoryPosition.ts';
@@ -34,7 +36,7 @@ type MediaMessage = Extract<MediaToControl, { readonly sessionId: string }>;
 export class Session {
   readonly id: string;
   readonly events: SessionEventLog;
-  readonly memory = new PromptMemory();
+  readonly memory: PromptMemory;
   readonly words = new SessionWords();
   readonly #options: SessionOptions;
   readonly #channels: SessionChannels;
@@ -46,15 +48,29 @@ export class Session {
   readonly #flow: SessionFlow;
   readonly #conversation: SessionConversation;
   readonly #idle: IdleWatch;
+  readonly #keeper: SessionKeeper | null;
+  /** What is committed is told by the storage. */
+  #storyKept = false;
   readonly #opened = Promise.withResolvers<void>();
   #ending: Promise<void> | null = null;
 
   constructor(options: SessionOptions) {
-    const { id, card, clock, log, media, limits } = options;
+    const { id, card, clock, log, media, limits, archive, returning } = options;
     this.#options = options;
     this.id = id;
     this.#channels = createSessionChannels(this.words, card);
-    this.events = new SessionEventLog(clock, readerFailed(log));
+    // Committed is what survives: where the story is kept, that is what has reached the disk.
+    const keeper = archive?.keeper(id, ({ media90k }) => this.#position.commit(media90k)) ?? null;
+    this.#keeper = keeper;
+    this.events = new SessionEventLog(clock, readerFailed(log), keeper && ((event) => keeper.event(event)));
+    this.memory = new PromptMemory(keeper && ((ordinal, turn) => keeper.turn(ordinal, turn)));
+    if (returning !== null) {
+      const { epoch, position90k, events, turns } = returning.from;
+      this.words.restoreEpoch(epoch);
+      this.#position.restore(position90k);
+      this.events.restore(events);
+      this.memory.restore(turns);
+    }
     this.#status = new SessionStatus(() => this.#onMoved());
     this.#connections = new SessionConnections({ sessionId: id, media, clock, log, onPresence: () => this.#flow.presence(this.#connections.present) });
     this.#report = new SessionReport(options, {
@@ -95,7 +111,9 @@ export class Session {
       memory: this.memory,
       report: this.#report,
       onActivity: () => this.#idle.touch(),
+      keeper,
     });
+    if (returning !== null) this.#conversation.restore(returning.from);
     // Whoever closes a session that nobody waits to open must not cause an unhandled rejection.
     this.#opened.promise.catch(() => undefined);
   }
@@ -125,8 +143,9 @@ export class Session {
   /** Asks the engine for capacity. Rejects with what it refused with, engine_unavailable, or timed_out; the session is then failed and cleaned up. */
   open(): Promise<void> {
     if (this.state !== 'created') return this.#opened.promise;
+    this.#keep();
     this.#status.move('open');
-    this.memory.append({ requestId: null, prompt: this.#options.prompt, adapter: this.#options.adapter ?? null, at: this.#report.createdAt, presented90k: 0, epoch: this.words.epoch });
+    if (this.#options.returning === null) this.memory.append({ requestId: null, prompt: this.#options.prompt, adapter: this.#options.adapter ?? null, at: this.#report.createdAt, presented90k: 0, epoch: this.words.epoch });
     this.#reservation.request();
     return this.#opened.promise;
   }
@@ -134,7 +153,8 @@ export class Session {
   onEngine(message: EngineMessage): void {
     switch (message.type) {
       case 'session.opened':
-        return this.#onOpened(message.format);
+        this.#storyKept = message.kept === true;
+        return this.#onOpened(message.format, message.resumedExactly === true);
       case 'session.refused':
         this.#reservation.onClosed();
         void this.fail(SegueError.from(message.error));
@@ -146,7 +166,14 @@ export class Session {
       case 'text':
         return this.#conversation.onText(message);
       case 'session.committed':
-        return this.#position.commit(message.media90k);
+        if (!this.#storyKept) this.#position.commit(message.media90k);
+        return;
+      case 'session.keeping': {
+        const { behindFromChunk, reason } = message;
+        this.#options.log.warn({ behindFromChunk, reason }, behindFromChunk === null ? 'the story is kept again' : 'the story is not kept');
+        this.events.append('session.keeping', { behindFromChunk, ...(reason === undefined ? {} : { reason }) });
+        return;
+      }
       case 'session.fault':
         this.events.append('session.fault', { error: message.error, fatal: message.fatal });
         if (message.fatal) void this.fail(SegueError.from(message.error));
@@ -277,17 +304,37 @@ export class Session {
     this.events.end();
   }
 
+  /** Written down when it opens: what it was created with. */
+  #keep(): void {
+    const { id, program, seed, prompt, image, tenant, stamp, endsOnLeave, limits, archive } = this.#options;
+    if (archive === null || this.#keeper === null) return;
+    const options: KeptOptions = { tenant, stamp, endsOnLeave, idleMs: limits.idleMs, orphanMs: limits.orphanMs };
+    this.#keeper.created({ sessionId: id, createdAt: this.#report.createdAt, program, seed, prompt, image, fingerprint: archive.fingerprint, options: JSON.stringify(options) });
+  }
+
+  /** Nothing more is written of it. @param reason why it has ended for good; null: it may come back. */
+  letGo(reason: string | null): void {
+    if (reason !== null) this.#keeper?.ended(reason);
+    this.#options.archive?.letGo(this.id);
+  }
+
   #assertConnectable(): void {
     const refusal = this.#status.connectRefusal();
     if (refusal) throw refusal;
   }
 
-  #onOpened(format: EngineCard['format']): void {
+  #onOpened(format: EngineCard['format'], exact: boolean): void {
     if (this.state !== 'waiting') return;
     const { media, stamp } = this.#options;
     this.#reservation.settle();
     if (!media.send({ type: 'session.open', sessionId: this.id, channels: this.#channels, format, stamp })) return void this.fail(new SegueError('engine_unavailable', 'the media thread is gone'));
     this.#status.move('opened');
+    const { returning } = this.#options;
+    if (returning !== null) {
+      this.events.append('session.resumed', { media90k: returning.from.position90k, exact, epoch: this.words.epoch });
+      this.#flow.restore(returning.from.flow);
+      this.#conversation.goOn(returning.from);
+    }
     this.#flow.awaitConnection();
     this.#idle.start();
     this.#opened.resolve();

@@ -11,9 +11,11 @@ import { SessionCaptions } from './SessionCaptions.ts';
 import type { SessionConnections } from './SessionConnections.ts';
 import type { SessionEventLog } from './SessionEventLog.ts';
 import type { SessionFlow } from './SessionFlow.ts';
+import type { SessionKeeper } from './SessionKeeper.ts';
 import type { SessionOptions } from './session_options.ts';
 import type { SessionReport } from './SessionReport.ts';
 import { SessionRequests, type ChannelMessage } from './SessionRequests.ts';
+import type { SessionReturn } from './session_return.ts';
 import type { SessionStatus } from './SessionStatus.ts';
 import type { StoryPosition } from './StoryPosition.ts';
 
@@ -27,6 +29,8 @@ export interface ConversationParts {
   readonly memory: PromptMemory;
   readonly report: SessionReport;
   readonly onActivity: () => void;
+  /** Where requests are written down; null: nowhere. */
+  readonly keeper: SessionKeeper | null;
 }
 
 type AnswerMessage = Extract<EngineToControl, { type: 'request.applied' | 'request.superseded' | 'request.failed' }>;
@@ -39,6 +43,8 @@ export class SessionConversation {
   readonly #captions = new SessionCaptions();
   readonly #requests: SessionRequests;
   readonly #clock: Clock;
+  /** Requests that were accepted here, by id, until they have their last answer: the message, and the number of its write. */
+  readonly #kept = new Map<string, { readonly body: string; readonly conditioningVersion: number; readonly number: number | null }>();
 
   constructor(options: SessionOptions, parts: ConversationParts) {
     this.#options = options;
@@ -49,6 +55,21 @@ export class SessionConversation {
 
   get conditioningVersion(): number {
     return this.#requests.conditioningVersion;
+  }
+
+  /** What was said and asked before the process ended. */
+  restore({ requests, again, conditioningVersion, turns }: SessionReturn): void {
+    const { turn } = turns.at(-1) ?? {};
+    for (const stream of ['plan', 'narration'] as const) {
+      if (turn !== undefined && turn[stream] !== '') this.#captions.take({ requestId: turn.requestId, stream, text: turn[stream], complete: true });
+    }
+    this.#requests.restore(requests, again, conditioningVersion);
+    for (const { entry, body, conditioningVersion: version } of requests) if (!entry.done) this.#kept.set(entry.id, { body: JSON.stringify(body), conditioningVersion: version, number: null });
+  }
+
+  /** The engine has the session: what it was asked for and hasn't shown for good is asked for again. */
+  goOn({ again }: SessionReturn): void {
+    if (again !== null) this.#requests.askAgain(again);
   }
 
   receive(message: ChannelMessage): void {
@@ -100,7 +121,7 @@ export class SessionConversation {
       get presented90k() {
         return position.presented90k;
       },
-      refusal: () => status.requestRefusal(),
+      refusal: () => status.requestRefusal() ?? this.#storageRefusal(),
       mayDrive: (connectionId) => connectionId === null || (connections.roles(connectionId)?.has('drive') ?? false),
       toEngine: (request) => {
         if (!engine.send(request)) log.warn({ requestId: request.requestId }, 'the engine is gone');
@@ -109,8 +130,14 @@ export class SessionConversation {
       toConnection: (connectionId, answer) => void connections.send(connectionId, 'control', answer),
       onHello: (connectionId, hello) => this.#onHello(connectionId, hello),
       onActivity: () => this.#parts.onActivity(),
-      onAccepted: (request, entry, _version, held90k) => this.#onAccepted(request, entry, held90k),
+      onAccepted: (request, entry, version, held90k) => this.#onAccepted(request, entry, version, held90k),
       onAnswer: (entry, answer) => this.#onAnswer(entry, answer),
+      whenKept: (entry, run) => {
+        const { keeper } = this.#parts;
+        if (keeper === null) run();
+        else keeper.whenStored(this.#kept.get(entry.id)?.number ?? null, run);
+        this.#kept.delete(entry.id);
+      },
     });
   }
 
@@ -140,12 +167,23 @@ export class SessionConversation {
     for (const caption of this.#captions.messages()) connections.send(connectionId, 'state', caption);
   }
 
-  #onAccepted(request: SessionRequest, entry: LedgerEntry, held90k: number | null): void {
-    const { position, flow, memory } = this.#parts;
+  /** A request that can't be written down would be lost with the process, whatever was answered. */
+  #storageRefusal(): SegueError | null {
+    const { keeper } = this.#parts;
+    return keeper === null || keeper.canTake ? null : new SegueError('rate_limited', 'the storage does not follow', { retryAfterMs: 1_000 });
+  }
+
+  #onAccepted(request: SessionRequest, entry: LedgerEntry, conditioningVersion: number, held90k: number | null): void {
+    const { position, flow, memory, keeper } = this.#parts;
     // What fences also rewinds: the positions go back to what was seen.
     if (held90k !== null) position.rewindTo(held90k);
     if (request.type === 'redirect') {
       memory.append({ requestId: entry.id, prompt: request.prompt, adapter: adapterWish(request.adapter, this.#options.card.adapters ?? []), at: new Date().toISOString(), presented90k: position.presented90k, epoch: entry.epoch });
+    }
+    // Behind its turn, so that whoever finds the one finds the other.
+    if (keeper !== null) {
+      const body = JSON.stringify(request);
+      this.#kept.set(entry.id, { body, conditioningVersion, number: this.#keep(keeper, entry, { body, conditioningVersion }) });
     }
     flow.accepted(entry.id, request);
   }
@@ -153,10 +191,19 @@ export class SessionConversation {
   #onAnswer(entry: LedgerEntry, answer: RequestAnswer): void {
     const { events, flow, memory, report } = this.#parts;
     const { type, ...data } = answer;
+    const kept = this.#kept.get(entry.id);
+    if (this.#parts.keeper !== null && kept !== undefined) {
+      this.#keep(this.#parts.keeper, entry, kept);
+      if (entry.done && !(entry.kind === 'redirect' && type === 'applied')) this.#kept.delete(entry.id);
+    }
     events.append(`request.${type}`, { kind: entry.kind, ...data });
     if (answer.type !== 'accepted') this.#options.onSettled?.(entry.kind, answer.type, this.#clock.now() - entry.acceptedMs);
     if (answer.type === 'error' && answer.error.code !== 'timed_out') flow.failed(entry.id);
     if (entry.kind === 'redirect' && answer.type !== 'accepted') memory.settle(entry.id, answer.type === 'error' ? 'failed' : answer.type, answer.type === 'superseded' ? answer.by : null);
     report.tell();
+  }
+
+  #keep(keeper: SessionKeeper, { id, kind, epoch, answers, done }: LedgerEntry, { body, conditioningVersion }: { readonly body: string; readonly conditioningVersion: number }): number | null {
+    return keeper.request({ requestId: id, kind, body, epoch, conditioningVersion, answers: JSON.stringify(answers), done });
   }
 }

@@ -25,11 +25,14 @@ export class SessionEventLog {
   readonly #events: SessionEvent[] = [];
   readonly #listeners = new Set<SessionEventListener>();
   readonly #endListeners = new Set<() => void>();
+  readonly #onAppend: ((event: SessionEvent) => void) | null;
   #sequence = 0;
   #ended = false;
 
-  constructor(clock: Clock, onListenerError: (error: unknown) => void) {
+  /** @param onAppend told of every event, to keep it; not a reader. */
+  constructor(clock: Clock, onListenerError: (error: unknown) => void, onAppend: ((event: SessionEvent) => void) | null = null) {
     this.#clock = clock;
+    this.#onAppend = onAppend;
     this.#onListenerError = onListenerError;
   }
 
@@ -41,11 +44,18 @@ export class SessionEventLog {
     return this.#ended;
   }
 
+  /** Goes on behind events that were kept. Only before the first. */
+  restore(events: readonly SessionEvent[]): void {
+    this.#events.push(...events.slice(-MAX_EVENTS));
+    this.#sequence = events.at(-1)?.sequence ?? 0;
+  }
+
   append(type: string, data: Readonly<Record<string, unknown>>): void {
     if (this.#ended) return;
     const event: SessionEvent = { sequence: ++this.#sequence, type, at: new Date().toISOString(), atMs: this.#clock.now(), data };
     this.#events.push(event);
     if (this.#events.length > MAX_EVENTS) this.#events.shift();
+    this.#onAppend?.(event);
     for (const listener of [...this.#listeners]) {
       try {
         listener(event);

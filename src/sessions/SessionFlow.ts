@@ -29,6 +29,13 @@ export class SessionFlow {
     this.#options = options;
   }
 
+  /** As its driver had left it, in a session that comes back. */
+  restore(flow: 'running' | 'paused' | 'interrupted'): void {
+    this.#paused = flow === 'paused';
+    this.#interrupted = flow === 'interrupted';
+    if (flow !== 'running') this.#options.hold('pause');
+  }
+
   /** The session is open: somebody should come. */
   awaitConnection(): void {
     const { clock, orphanMs, status, expire } = this.#options;

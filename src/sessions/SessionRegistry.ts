@@ -8,11 +8,14 @@ import type { SessionView } from '../protocol/rest.ts';
 import { adapterInForce, type AdapterInForce, type SessionAdapter } from '../protocol/session_adapter.ts';
 import type { EngineCard, EngineToControl, MediaToControl } from '../streams/messages.ts';
 import { AdmissionQueue, type QueuePlace } from './AdmissionQueue.ts';
+import { DormantSessions } from './DormantSessions.ts';
 import type { EnginePort, MediaPort, PromptReader } from './ports.ts';
 import { Session } from './Session.ts';
+import type { SessionArchive } from './SessionArchive.ts';
 import type { SessionEventLog } from './SessionEventLog.ts';
 import { createId } from './session_ids.ts';
-import type { SessionLimits } from './session_options.ts';
+import type { SessionLimits, SessionOptions } from './session_options.ts';
+import { readReturn } from './session_return.ts';
 import { TraceRing } from './TraceRing.ts';
 
 export interface RegistryOptions {
@@ -29,6 +32,10 @@ export interface RegistryOptions {
   /** Sessions that the server holds, whatever the engine would take. */
   readonly maxSessions: number;
   readonly maxWaiting: number;
+  /** Where sessions are kept; null: nowhere, they end with the process. */
+  readonly archive?: SessionArchive | null;
+  /** How long after it was last written a session of the process before this one can be come back to. */
+  readonly resumeMs?: number;
   readonly onSettled?: (kind: string, answer: string, elapsedMs: number) => void;
 }
 
@@ -64,11 +71,20 @@ export class SessionRegistry {
   readonly #ended = new Map<string, EndedSession>();
   readonly #droppedMemory = new DroppedMemory();
   readonly #traces = new Map<string, TraceRing>();
+  readonly #dormant: DormantSessions;
+  /** Sessions that are on their way back: whoever else comes waits for the same. */
+  readonly #returning = new Map<string, Promise<Session>>();
+  readonly #archive: SessionArchive | null;
   #admitting = true;
+  /** Sessions that end from here on end with the process, and can be come back to. */
+  #suspending = false;
   #created = 0;
 
   constructor(options: RegistryOptions) {
     this.#options = options;
+    this.#archive = options.archive ?? null;
+    const { clock, card, resumeMs = 0 } = options;
+    this.#dormant = new DormantSessions({ clock, resumeMs, modelId: card.modelId, expired: (sessionId) => void this.#archive?.write({ type: 'ended', sessionId, reason: 'nobody came back to it after a restart' }) });
     this.queue = new AdmissionQueue(options.clock, options.maxWaiting);
   }
 
@@ -78,7 +94,7 @@ export class SessionRegistry {
   }
 
   get views(): readonly SessionView[] {
-    return [...this.live.map(({ view }) => view), ...[...this.#ended.values()].map(({ view }) => view)];
+    return [...this.live.map(({ view }) => view), ...this.#dormant.views, ...[...this.#ended.values()].map(({ view }) => view)];
   }
 
   get admitting(): boolean {
@@ -118,18 +134,59 @@ export class SessionRegistry {
     }
   }
 
-  /** Throws session_not_found, or session_closed where it is known to have ended. */
+  /** Finds out which sessions of the process before this one can be come back to. None where that can't be read: new ones are served all the same. */
+  async wake(): Promise<void> {
+    if (this.#archive === null) return;
+    try {
+      this.#dormant.take(await this.#archive.heads(), Date.now());
+    } catch (error) {
+      this.#options.log.error({ err: error }, 'sessions of before could not be listed');
+    }
+    if (this.#dormant.size > 0) this.#options.log.info({ sessions: this.#dormant.size }, 'sessions of before can be come back to');
+  }
+
+  /**
+   * As {@link get}, for somebody who comes to stay: a session of the process before this one is opened again, through admission like a new one.
+   * Rejects also with draining, at_capacity, engine_unavailable, timed_out, conflict (other weights).
+   */
+  async reach(id: string): Promise<Session> {
+    if (this.#sessions.has(id) && !this.#returning.has(id)) return this.get(id);
+    const returning = this.#returning.get(id);
+    if (returning !== undefined) return returning;
+    if (!this.#dormant.has(id)) return this.get(id);
+    const opening = this.#return(id).finally(() => this.#returning.delete(id));
+    this.#returning.set(id, opening);
+    return opening;
+  }
+
+  /**
+   * Ends a session, live or not, and deletes all that is kept of it. Resolves with what it looked like at last, when nothing of it is on disk any more.
+   * Rejects with session_not_found, timed_out.
+   */
+  async remove(id: string, reason: string): Promise<SessionView> {
+    await this.#returning.get(id)?.catch(() => undefined);
+    await this.#sessions.get(id)?.close(reason);
+    const known = this.#sessions.has(id) || this.#dormant.has(id) || this.#ended.has(id);
+    const head = known || this.#archive === null ? undefined : (await this.#archive.heads()).find(({ sessionId }) => sessionId === id);
+    const view = head === undefined ? this.view(id) : this.#dormant.viewOfEnded(head);
+    this.#dormant.forget(id);
+    await this.#archive?.delete(id);
+    return view;
+  }
+
+  /** Throws session_not_found, or session_closed where it is known to have ended, or conflict where nobody has come back to it. */
   get(id: string): Session {
     const session = this.#sessions.get(id);
     if (session) return session;
     const ended = this.#ended.get(id);
     if (ended) throw new SegueError('session_closed', ended.view.reason ?? 'the session is closed');
+    if (this.#dormant.has(id)) throw new SegueError('conflict', 'the session has no connection');
     throw new SegueError('session_not_found', `no session ${id.slice(0, 64)}`);
   }
 
   /** Also of a session that has ended. Throws session_not_found. */
   view(id: string): SessionView {
-    return this.#sessions.get(id)?.view ?? this.#lookUpEnded(id).view;
+    return this.#sessions.get(id)?.view ?? this.#dormant.view(id) ?? this.#lookUpEnded(id).view;
   }
 
   /** Also of a session that has ended. Throws session_not_found. */
@@ -158,9 +215,11 @@ export class SessionRegistry {
     this.#admitting = false;
   }
 
-  /** Tells all clients, then ends all sessions. Resolves when each is closed. Idempotent. */
+  /** Tells all clients, then ends all sessions; those that are kept can be come back to. Resolves when each is closed. Idempotent. */
   async closeAll(reason: string): Promise<void> {
     this.stopAdmitting();
+    this.#suspending = true;
+    this.#dormant.close();
     await Promise.all(this.live.map((session) => session.close(reason)));
   }
 
@@ -170,6 +229,8 @@ export class SessionRegistry {
 
   async failAll(error: SegueError): Promise<void> {
     this.stopAdmitting();
+    this.#suspending = true;
+    this.#dormant.close();
     await Promise.all(this.live.map((session) => session.fail(error)));
   }
 
@@ -178,14 +239,9 @@ export class SessionRegistry {
     return Math.min(this.#options.card.maxSessions, this.#options.maxSessions) - this.#sessions.size;
   }
 
-  async #open(wish: SessionWish, program: string, adapter: AdapterInForce | null, promptWarnings: readonly PromptWarning[]): Promise<Session> {
-    const { engine, media, prompts, clock, log, card, limits, maxSessions, onSettled } = this.#options;
-    if (this.#sessions.size >= maxSessions) throw new SegueError('at_capacity', `the server holds at most ${maxSessions} sessions`);
-    const id = createId('ses');
-    const idleMs = Math.min(limits.idleMs, wish.limits?.idleMs ?? limits.idleMs);
-    const session = new Session({
-      id,
-      card,
+  #open(wish: SessionWish, program: string, adapter: AdapterInForce | null, promptWarnings: readonly PromptWarning[]): Promise<Session> {
+    return this.#openSession({
+      id: createId('ses'),
       program,
       seed: wish.seed ?? randomInt(0x7fffffff),
       prompt: wish.prompt ?? null,
@@ -195,15 +251,51 @@ export class SessionRegistry {
       tenant: wish.tenant,
       stamp: wish.stamp === true,
       endsOnLeave: wish.endsOnLeave === true,
-      ...(onSettled ? { onSettled } : {}),
-      // A session with a short time-out is still warned: at most half of it before the end.
-      limits: { idleMs, idleWarningMs: Math.min(limits.idleWarningMs, idleMs / 2), orphanMs: Math.min(limits.orphanMs, wish.limits?.orphanMs ?? limits.orphanMs) },
-      engine,
-      media,
-      prompts,
-      clock,
-      log: log.child({ sessionId: id }),
+      limits: this.#limits(wish.limits ?? {}),
+      returning: null,
     });
+  }
+
+  /** A session of the process before this one, as it was kept. */
+  async #return(id: string): Promise<Session> {
+    if (!this.#admitting) throw new SegueError('draining', 'the server is shutting down');
+    const world = await this.#archive!.load(id);
+    if (world === null) {
+      this.#dormant.forget(id);
+      return this.get(id);
+    }
+    const { program, seed, prompt, image } = world.session;
+    const from = readReturn(world);
+    const { tenant, stamp, endsOnLeave, idleMs, orphanMs } = from.options;
+    const session = await this.#openSession({
+      id,
+      program,
+      seed,
+      prompt,
+      image: image === null || image instanceof SharedArrayBuffer ? image : null,
+      promptWarnings: [],
+      tenant,
+      stamp,
+      endsOnLeave,
+      limits: this.#limits({ idleMs, orphanMs }),
+      returning: { from, story: world.story },
+    });
+    this.#dormant.forget(id);
+    return session;
+  }
+
+  /** A session with a short time-out is still warned: at most half of it before the end. */
+  #limits({ idleMs = Infinity, orphanMs = Infinity }: { readonly idleMs?: number | undefined; readonly orphanMs?: number | undefined }): SessionLimits {
+    const { limits } = this.#options;
+    const idle = Math.min(limits.idleMs, idleMs);
+    return { idleMs: idle, idleWarningMs: Math.min(limits.idleWarningMs, idle / 2), orphanMs: Math.min(limits.orphanMs, orphanMs) };
+  }
+
+  async #openSession(options: Omit<SessionOptions, 'card' | 'engine' | 'media' | 'prompts' | 'clock' | 'log' | 'archive' | 'onSettled'>): Promise<Session> {
+    const { engine, media, prompts, clock, log, card, maxSessions, onSettled } = this.#options;
+    if (this.#sessions.size >= maxSessions) throw new SegueError('at_capacity', `the server holds at most ${maxSessions} sessions`);
+    const { id } = options;
+    const session = new Session({ ...options, card, engine, media, prompts, clock, log: log.child({ sessionId: id }), archive: this.#archive, ...(onSettled ? { onSettled } : {}) });
     this.#sessions.set(id, session);
     this.#traces.set(id, new TraceRing());
     try {
@@ -213,6 +305,8 @@ export class SessionRegistry {
       void session.fail(error instanceof SegueError ? error : new SegueError('internal', 'the session could not be opened', { cause: error })).then(() => {
         this.#sessions.delete(id);
         this.#traces.delete(id);
+        session.letGo(null);
+        if (options.returning === null) this.#archive?.write({ type: 'delete', sessionId: id });
       });
       throw error;
     }
@@ -223,6 +317,8 @@ export class SessionRegistry {
 
   #retire(session: Session): void {
     if (!this.#sessions.delete(session.id)) return;
+    // What ends with the process can be come back to; what a client, or time, has ended can't.
+    session.letGo(this.#suspending ? null : (session.view.reason ?? 'closed'));
     this.#droppedMemory.dropped(...session.buffers);
     this.#ended.set(session.id, { view: session.view, events: session.events });
     if (this.#ended.size <= MAX_ENDED) return;

@@ -21,13 +21,14 @@ export interface ReportParts {
 
 /** How a session looks from outside: to the API, and to its clients whenever that changes. */
 export class SessionReport {
-  readonly createdAt = new Date().toISOString();
+  readonly createdAt: string;
   readonly #options: SessionOptions;
   readonly #parts: ReportParts;
   #toldMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: SessionOptions, parts: ReportParts) {
     this.#options = options;
+    this.createdAt = options.returning?.from.createdAt ?? new Date().toISOString();
     this.#parts = parts;
   }
 

@@ -9,6 +9,7 @@ import type { EngineRequest, EngineToControl, MediaToControl } from '../streams/
 import type { PromptReader } from './ports.ts';
 import { RequestLedger, requestKind, type LedgerEntry, type RequestAnswer } from './RequestLedger.ts';
 import { RequestWaiters, type WaitUntil } from './RequestWaiters.ts';
+import type { ReturnedRequest } from './session_return.ts';
 
 /** From `accepted` to the last answer. */
 export const REQUEST_WATCHDOG_MS = 5_000;
@@ -41,6 +42,8 @@ export interface RequestHost {
   onAccepted(request: SessionRequest, entry: LedgerEntry, conditioningVersion: number, held90k: number | null): void;
   /** Each answer, as it is given. */
   onAnswer(entry: LedgerEntry, answer: RequestAnswer): void;
+  /** Runs when what was promised with the request survives the process. */
+  whenKept(entry: LedgerEntry, run: () => void): void;
 }
 
 /**
@@ -66,6 +69,30 @@ export class SessionRequests {
 
   get remembered(): number {
     return this.#ledger.size;
+  }
+
+  /**
+   * Requests of a session that comes back: each id stays answered as it was. What was open and isn't asked for again is over.
+   * Call {@link askAgain} once the engine has the session.
+   */
+  restore(requests: readonly ReturnedRequest[], again: ReturnedRequest | null, conditioningVersion: number): void {
+    this.#conditioningVersion = conditioningVersion;
+    const { clock } = this.#host;
+    for (const { entry: kept } of requests) {
+      const entry = this.#ledger.restore(kept, clock.now());
+      if (entry.done || kept.id === again?.entry.id) continue;
+      const replaced = entry.kind === 'redirect' && again !== null;
+      this.#answer(entry, replaced ? { type: 'superseded', re: entry.id, by: again.entry.id } : { type: 'error', re: entry.id, error: new SegueError('engine_unavailable', 'the server was restarted before it answered').toBody() });
+    }
+  }
+
+  /** A redirect whose effect was lost, under its own id: it is answered once, before or now. */
+  askAgain({ entry: { id }, body, conditioningVersion }: ReturnedRequest): void {
+    const entry = this.#ledger.get(id);
+    if (entry === undefined || this.#closed) return;
+    if (!entry.done) this.#watch(entry);
+    const { sessionId, epoch, presented90k } = this.#host;
+    this.#host.toEngine({ type: 'session.request', sessionId, requestId: id, epoch, conditioningVersion, ...engineRequest(body, this.#host.adapters, presented90k) });
   }
 
   /** A message of a data channel, a WebSocket or REST, after the media thread has fenced it where it fences. Never throws. */
@@ -173,6 +200,13 @@ export class SessionRequests {
     if (message.channel === 'control') entry.controlCopies.add(message.connectionId);
     if (request.type === 'redirect') this.#conditioningVersion += 1;
     const held90k = message.held?.media90k ?? null;
+    this.#watch(entry);
+    this.#answer(entry, { type: 'accepted', re: entry.id, epoch, conditioningVersion: this.#conditioningVersion, ...(held90k === null ? {} : { held90k }), ...(warnings.length === 0 ? {} : { warnings: [...warnings] }) });
+    this.#host.onAccepted(request, entry, this.#conditioningVersion, held90k);
+    this.#toEngine(entry.id, epoch, engineRequest(request, this.#host.adapters, held90k ?? this.#host.presented90k));
+  }
+
+  #watch(entry: LedgerEntry): void {
     const { clock } = this.#host;
     this.#watchdogs.set(
       entry.id,
@@ -180,9 +214,6 @@ export class SessionRequests {
         this.#answer(entry, { type: 'error', re: entry.id, error: new SegueError('timed_out', `not applied within ${REQUEST_WATCHDOG_MS} ms`).toBody() });
       }),
     );
-    this.#answer(entry, { type: 'accepted', re: entry.id, epoch, conditioningVersion: this.#conditioningVersion, ...(held90k === null ? {} : { held90k }), ...(warnings.length === 0 ? {} : { warnings: [...warnings] }) });
-    this.#host.onAccepted(request, entry, this.#conditioningVersion, held90k);
-    this.#toEngine(entry.id, epoch, engineRequest(request, this.#host.adapters, held90k ?? this.#host.presented90k));
   }
 
   /** The same id again: the same answers again, once per copy that asks for them. */
@@ -220,9 +251,14 @@ export class SessionRequests {
       this.#watchdogs.get(entry.id)?.cancel();
       this.#watchdogs.delete(entry.id);
     }
-    if (entry.connectionId !== null) this.#host.toConnection(entry.connectionId, answer);
     this.#host.onAnswer(entry, answer);
-    this.#waiters.tell(entry.id, answer);
+    const tell = (): void => {
+      if (entry.connectionId !== null) this.#host.toConnection(entry.connectionId, answer);
+      this.#waiters.tell(entry.id, answer);
+    };
+    // Whoever was told that it shows must not find it gone after a restart.
+    if (answer.type === 'applied' && entry.kind === 'redirect') this.#host.whenKept(entry, tell);
+    else tell();
   }
 }
 

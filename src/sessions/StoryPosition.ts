@@ -29,6 +29,11 @@ export class StoryPosition {
     this.#presented90k = presented90k;
   }
 
+  /** A story that comes back: all of it was seen. */
+  restore(at90k: MediaTime90k): void {
+    this.#sent90k = this.#presented90k = this.#committed90k = at90k;
+  }
+
   /** Committed never goes back, so a commit that was told before a fence still counts: the engine won't say it again. */
   commit(at90k: MediaTime90k): void {
     this.#committed90k = Math.max(this.#committed90k, at90k);

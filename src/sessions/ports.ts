@@ -1,5 +1,6 @@
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { ControlToEngine, ControlToMedia } from '../streams/messages.ts';
+import type { ToStorage } from '../streams/storage_messages.ts';
 
 /** The way to the engine, as a session sees it. Answers come through the registry. */
 export interface EnginePort {
@@ -10,6 +11,11 @@ export interface EnginePort {
 export interface MediaPort {
   /** False: the media thread is gone, and no answer will come. */
   send(message: ControlToMedia): boolean;
+}
+
+export interface StoragePort {
+  /** False: the storage thread is gone, and no answer will come. */
+  send(message: ToStorage): boolean;
 }
 
 /** Reads a prompt as the model's program will, so that a prompt which can't be understood is refused before anything is begun or fenced by REST. */

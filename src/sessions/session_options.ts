@@ -3,7 +3,10 @@ import type { Logger } from '../observe/log.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { AdapterInForce } from '../protocol/session_adapter.ts';
 import type { EngineCard } from '../streams/messages.ts';
+import type { KeptStory } from '../streams/storage_messages.ts';
 import type { EnginePort, MediaPort, PromptReader } from './ports.ts';
+import type { SessionArchive } from './SessionArchive.ts';
+import type { SessionReturn } from './session_return.ts';
 
 export interface SessionLimits {
   /** Without a request or a change of action: then the session closes. */
@@ -35,6 +38,10 @@ export interface SessionOptions {
   readonly prompts: PromptReader;
   readonly clock: Clock;
   readonly log: Logger;
+  /** Where it is kept; null: nowhere. */
+  readonly archive: SessionArchive | null;
+  /** It was there before, in another process: what it goes on from. */
+  readonly returning: { readonly from: SessionReturn; readonly story: KeptStory } | null;
   /** Each last answer to a request, for the metrics. */
   readonly onSettled?: (kind: string, answer: string, elapsedMs: number) => void;
 }

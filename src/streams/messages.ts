@@ -5,6 +5,7 @@
 import type { MediaEvent } from './media_events.ts';
 import type { MediaFormat, MediaTime90k } from './media_time.ts';
 import type { SharedPoolDescriptor } from './shared_pool.ts';
+import type { KeptStory } from './storage_messages.ts';
 import type { ErrorBody } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { AdapterInForce, AdapterOffer } from '../protocol/session_adapter.ts';
@@ -36,6 +37,8 @@ export type ControlToEngine =
       readonly channels: SessionChannels;
       /** Scheduling class of the session: who shares a reserve. */
       readonly tenant: string;
+      /** Goes on with a story that was kept, instead of beginning one. */
+      readonly story?: KeptStory;
     }
   | EngineRequest
   /** A chunk of the video that a session takes in: RGB of each of its frames, of the format's size, row by row. */
@@ -73,7 +76,11 @@ export type EngineToControl =
   | { readonly type: 'engine.ready'; readonly card: EngineCard }
   | { readonly type: 'engine.failed'; readonly error: ErrorBody }
   | { readonly type: 'engine.drained' }
-  | { readonly type: 'session.opened'; readonly sessionId: string; readonly format: MediaFormat }
+  /**
+   * `kept`: its story goes to the storage thread, which says how far it is on disk.
+   * `resumedExactly`: of a story that was kept; whether it goes on with the same bits as if it had never stopped.
+   */
+  | { readonly type: 'session.opened'; readonly sessionId: string; readonly format: MediaFormat; readonly kept?: boolean; readonly resumedExactly?: boolean }
   | { readonly type: 'session.refused'; readonly sessionId: string; readonly error: ErrorBody }
   | {
       readonly type: 'request.applied';
@@ -106,6 +113,8 @@ export type EngineToControl =
       readonly epoch: number;
     }
   | { readonly type: 'session.committed'; readonly sessionId: string; readonly epoch: number; readonly media90k: MediaTime90k; readonly chunk: number }
+  /** The storage can't follow: what is kept of the story has a gap from this chunk on; null: it goes on again. */
+  | { readonly type: 'session.keeping'; readonly sessionId: string; readonly behindFromChunk: number | null; readonly reason?: string }
   /** A unit failed; `fatal` says whether the session goes on from committed state. */
   | { readonly type: 'session.fault'; readonly sessionId: string; readonly error: ErrorBody; readonly fatal: boolean }
   | { readonly type: 'session.closed'; readonly sessionId: string }
@@ -138,6 +147,10 @@ export interface EngineStats {
   readonly deviceBusyMs: number;
   readonly blocksLive: number;
   readonly blockBytes: number;
+  /** Chunks handed to the storage thread, and what that took of the engine thread: together, and the longest. */
+  readonly keptChunks?: number;
+  readonly keepingMs?: number;
+  readonly keepingMaxMs?: number;
 }
 
 /** One event of the trace; categories and ids as the architecture names them. Times: monotonic ms. */

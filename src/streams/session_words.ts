@@ -33,6 +33,11 @@ export class SessionWords {
     return Atomics.add(this.#ints, Int.epoch, 1) + 1;
   }
 
+  /** Before anybody else has it: a session that comes back goes on above every epoch it has had. */
+  restoreEpoch(epoch: number): void {
+    Atomics.store(this.#ints, Int.epoch, epoch);
+  }
+
   get closed(): boolean {
     return Atomics.load(this.#ints, Int.closed) !== 0;
   }

@@ -1,6 +1,8 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createInterface } from 'node:readline';
 
@@ -47,6 +49,8 @@ export class TestServer {
   /** @throws Error with the last log lines where it doesn't become ready */
   static async start({ env = {}, maxSessions, drainMs = 5_000 }: ServerOptions = {}): Promise<TestServer> {
     const apiKey = 'test-key-0123456789abcdef';
+    // One of its own, so that no test finds another's sessions; whoever wants to find them names one.
+    const directory = mkdtempSync(join(tmpdir(), 'segue-data-'));
     const merged: NodeJS.ProcessEnv = {
       ...process.env,
       SEGUE_PORT: '0',
@@ -54,6 +58,7 @@ export class TestServer {
       SEGUE_TEST_ENABLED: 'true',
       SEGUE_AUTH_API_KEYS: apiKey,
       SEGUE_DRAIN_DEADLINE_MS: String(drainMs),
+      SEGUE_STORAGE_DIRECTORY: directory,
       ...(maxSessions === undefined ? {} : { SEGUE_SESSIONS_MAX: String(maxSessions) }),
       ...env,
     };
@@ -62,7 +67,10 @@ export class TestServer {
     // A test that dies must not leave its server behind: those that come after would be measured beside it.
     const orphaned = (): void => void child.kill('SIGKILL');
     process.once('exit', orphaned);
-    child.once('exit', () => process.off('exit', orphaned));
+    child.once('exit', () => {
+      process.off('exit', orphaned);
+      rmSync(directory, { recursive: true, force: true });
+    });
     const server = new TestServer(child, apiKey, drainMs);
     favour(server.pid);
     try {

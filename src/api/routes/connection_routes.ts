@@ -14,14 +14,14 @@ export function connectionRoutes(fastify: FastifyInstance, { registry, config }:
   const options = { config: { access: { session: 'watch' } } } as const;
 
   app.post('/v1/sessions/:id/connections', { ...options, schema: { summary: 'Connect: SDP offer, answered', tags: ['connections'], params: SessionPath, body: SessionDescription, response: { 201: ConnectionAnswer, ...ERROR_RESPONSES } } }, async (request, reply) => {
-    const session = registry.get(request.params.id);
+    const session = await registry.reach(request.params.id);
     const { id, sdp } = await session.connect(offerOf(request.body), rolesOf(request));
     return reply.code(201).header('location', `/v1/sessions/${session.id}/connections/${id}`).send({ id, type: 'answer' as const, sdp });
   });
 
   app.put('/v1/sessions/:id/connections/:connectionId', { ...options, schema: { summary: 'Rejoin: the old connection is replaced once this offer is answered', tags: ['connections'], params: ConnectionPath, body: SessionDescription, response: { 200: ConnectionAnswer, ...ERROR_RESPONSES } } }, async (request) => {
     const { id, connectionId } = request.params;
-    const answer = await registry.get(id).connect(offerOf(request.body), rolesOf(request), connectionId);
+    const answer = await (await registry.reach(id)).connect(offerOf(request.body), rolesOf(request), connectionId);
     return { id: answer.id, type: 'answer' as const, sdp: answer.sdp };
   });
 

@@ -59,11 +59,8 @@ export function sessionRoutes(fastify: FastifyInstance, context: ApiContext): vo
     return { turns: memory.turns.map((turn) => ({ ...turn })), dropped: memory.dropped };
   });
 
-  app.delete('/v1/sessions/:id', { config: { access: { session: 'drive' } }, schema: { summary: 'Close a session', tags: ['sessions'], params: SessionPath, response: { 200: SessionView, ...ERROR_RESPONSES } } }, async (request) => {
-    const { id } = request.params;
-    const session = registry.live.find((live) => live.id === id);
-    if (session) await session.close('closed by the API');
-    return registry.view(id);
+  app.delete('/v1/sessions/:id', { config: { access: { session: 'drive' } }, schema: { summary: 'Close a session, and delete what is kept of it', tags: ['sessions'], params: SessionPath, response: { 200: SessionView, ...ERROR_RESPONSES } } }, async (request) => {
+    return registry.remove(request.params.id, 'closed by the API');
   });
 
   app.post('/v1/sessions/:id/tokens', { config: { access: { session: 'watch' } }, schema: { summary: 'Make a client token, with no more roles than the caller has', tags: ['sessions'], params: SessionPath, body: TokenRequest, response: { 201: TokenAnswer, ...ERROR_RESPONSES } } }, async (request, reply) => {

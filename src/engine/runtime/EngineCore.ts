@@ -2,6 +2,8 @@ import { DroppedMemory } from '../../observe/DroppedMemory.ts';
 import type { Clock, Timer } from '../../observe/clock.ts';
 import { SegueError } from '../../protocol/errors.ts';
 import type { MediaEvent } from '../../streams/media_events.ts';
+import type { OutstandingBounds } from '../../streams/outstanding_writes.ts';
+import type { FromStorage } from '../../streams/storage_messages.ts';
 import type { ControlToEngine, EngineRequest, EngineStats, EngineToControl, InjectedFault, MediaToEngine, TraceEvent } from '../../streams/messages.ts';
 import { engineCard } from '../deployment/engine_card.ts';
 import type { RealtimeProgram } from '../programs/RealtimeProgram.ts';
@@ -16,6 +18,8 @@ import { DEFAULT_ENGINE_OPTIONS, type EngineOptions } from './engine_options.ts'
 import { EngineSession } from './EngineSession.ts';
 import { InlineRuns, type RunHandle } from './InlineRuns.ts';
 import type { RunOpening } from './InlineRun.ts';
+import { resumeStory, type ResumedStory } from './resume_story.ts';
+import { StoryOutlet, type ToStoragePort } from './StoryOutlet.ts';
 import { TraceBuffer } from './TraceBuffer.ts';
 import type { WorkSource } from './WorkSource.ts';
 
@@ -31,6 +35,10 @@ export interface EngineCoreDependencies {
   readonly options?: Partial<EngineOptions>;
   readonly toControl: (message: EngineToControl) => void;
   readonly toMedia: (event: MediaEvent) => void;
+  /** Where stories are kept; absent: nowhere. */
+  readonly toStorage?: ToStoragePort;
+  /** On what may wait there. */
+  readonly keepBounds?: OutstandingBounds;
   /** Test mode: makes the next unit of a session fail. Absent otherwise. */
   readonly injectFault?: (worker: Worker, sessionId: string, fault: InjectedFault) => void;
 }
@@ -58,6 +66,7 @@ export class EngineCore {
   readonly #closing = new Set<EngineSession>();
   readonly #droppedMemory = new DroppedMemory();
   readonly #runs: InlineRuns;
+  readonly #outlet: StoryOutlet | null;
   readonly #timers = new Map<'stats' | 'trace' | 'health', Timer>();
   #draining = false;
   #drained = false;
@@ -69,6 +78,7 @@ export class EngineCore {
   constructor(deps: EngineCoreDependencies) {
     if (deps.workers.length === 0) throw new TypeError('an engine needs at least one worker');
     this.#deps = deps;
+    this.#outlet = deps.toStorage === undefined ? null : new StoryOutlet(deps.toStorage, deps.keepBounds);
     this.#options = { ...DEFAULT_ENGINE_OPTIONS, ...deps.options };
     const offer = { loopKinds: deps.kernels.map(({ kind }) => kind), components: deps.components };
     for (const program of Object.values(deps.programs)) validateProgram(program.spec, offer);
@@ -152,6 +162,10 @@ export class EngineCore {
     this.#dispatcher.round();
   }
 
+  receiveStorage(message: FromStorage): void {
+    this.#outlet?.receive(message);
+  }
+
   /**
    * Begins a run of an inline program: it shares devices, scheduler and commit rule with the live sessions.
    * @throws {TypeError} for a program that the model can't run.
@@ -179,6 +193,7 @@ export class EngineCore {
       deviceBusyMs: busyMs,
       blocksLive: this.#devices.reduce((sum, { pool }) => sum + pool.blocks, 0),
       blockBytes: this.#devices.reduce((sum, { pool }) => sum + pool.bytes, 0),
+      ...(this.#outlet === null ? {} : { keptChunks: this.#outlet.spent.chunks, keepingMs: this.#outlet.spent.ms, keepingMaxMs: this.#outlet.spent.longestMs }),
     };
   }
 
@@ -201,7 +216,7 @@ export class EngineCore {
   // ---------------------------------------------------------------- sessions
 
   #open(message: Extract<ControlToEngine, { type: 'session.open' }>): void {
-    const { sessionId, model, program: name, seed, prompt, image, adapter = null, channels } = message;
+    const { sessionId, model, program: name, seed, prompt, image, adapter = null, channels, story = null } = message;
     const refuse = (error: SegueError): void => this.#deps.toControl({ type: 'session.refused', sessionId, error: error.toBody() });
     const program = this.#deps.programs[name];
     if (this.#draining) return refuse(new SegueError('draining', 'the server is being stopped'));
@@ -219,15 +234,18 @@ export class EngineCore {
       }
       this.#trace({ type: 'trace.scheduler', name: 'session.admitted', atMs: this.#deps.clock.now(), sessionId, workerId: device.workerId, args: { load: admission.grant.load, total: device.load } });
       let session: EngineSession;
+      let resumed: ResumedStory | null = null;
       try {
-        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, channels, device, grant: admission.grant }, this.#sessionDependencies());
+        resumed = story === null ? null : resumeStory(story, { sessionId, program, seed, device });
+        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, channels, device, grant: admission.grant, resumed }, this.#sessionDependencies());
       } catch (error) {
+        resumed?.settle();
         admission.grant.release();
         return refuse(error instanceof SegueError ? error : new SegueError('internal', 'the session could not be opened', { cause: error }));
       }
       this.#sessions.set(sessionId, session);
       device.worker.attach(sessionId, { video: channels.video, audio: channels.audio });
-      session.start();
+      session.start(resumed?.exact ?? null);
       return;
     }
     this.#trace({ type: 'trace.scheduler', name: 'session.refused', atMs: this.#deps.clock.now(), sessionId, args: { reason } });
@@ -236,7 +254,8 @@ export class EngineCore {
 
   #sessionDependencies() {
     const { clock, toControl, toMedia } = this.#deps;
-    return { clock, options: this.#options, toControl, toMedia, trace: (event: TraceEvent) => this.#trace(event), changed: (session: EngineSession) => this.#dispatcher.requeue(session) };
+    const keep = this.#outlet === null ? null : { outlet: this.#outlet, snapshotChunks: this.#options.snapshotChunks };
+    return { clock, options: this.#options, keep, toControl, toMedia, trace: (event: TraceEvent) => this.#trace(event), changed: (session: EngineSession) => this.#dispatcher.requeue(session) };
   }
 
   #request(request: EngineRequest): void {

@@ -20,9 +20,12 @@ import type { WorkUnit } from '../scheduler/WorkUnit.ts';
 import type { Device } from './Device.ts';
 import { REQUEST_CHUNKS, type EngineOptions } from './engine_options.ts';
 import { MediaRecall } from './MediaRecall.ts';
+import type { ResumedStory } from './resume_story.ts';
 import { SessionAnswers, type ShownAt } from './SessionAnswers.ts';
 import { SessionStreams } from './SessionStreams.ts';
 import { Story } from './Story.ts';
+import type { StoryOutlet } from './StoryOutlet.ts';
+import { StoryRecorder } from './StoryRecorder.ts';
 import { stepOf, type CommittedUnit, type WorkSource } from './WorkSource.ts';
 
 /** Requests that wait for a baseline policy to read them; more are read at once. */
@@ -36,6 +39,8 @@ export interface SessionDependencies {
   readonly trace: (event: TraceEvent) => void;
   /** What may step has changed. */
   readonly changed: (session: EngineSession) => void;
+  /** Where committed chunks are kept; null: nowhere. */
+  readonly keep: { readonly outlet: StoryOutlet; readonly snapshotChunks: number } | null;
 }
 
 export interface SessionOpening {
@@ -48,6 +53,8 @@ export interface SessionOpening {
   readonly channels: SessionChannels;
   readonly device: Device<WorkSource>;
   readonly grant: AdmissionGrant;
+  /** Goes on from here instead of beginning. */
+  readonly resumed: ResumedStory | null;
 }
 
 /**
@@ -95,9 +102,11 @@ export class EngineSession implements WorkSource {
   readonly #unread: EngineRequest[] = [];
   #action: ActionState;
   readonly #recall: MediaRecall;
+  readonly #recorder: StoryRecorder | null;
+  readonly #resumed: ResumedStory | null;
 
-  constructor({ sessionId, program, seed, prompt, image, adapter, channels, device, grant }: SessionOpening, deps: SessionDependencies) {
-    const initial = program.open({ seed, prompt, image, adapter });
+  constructor({ sessionId, program, seed, prompt, image, adapter, channels, device, grant, resumed }: SessionOpening, deps: SessionDependencies) {
+    const initial = resumed?.initial ?? program.open({ seed, prompt, image, adapter });
     this.sessionId = sessionId;
     this.program = program;
     this.seed = seed;
@@ -113,11 +122,21 @@ export class EngineSession implements WorkSource {
     // One redirect, whatever it takes on this device.
     const redirectMs = device.costs.undisturbedSum(program.demand.redirectComponents);
     this.reserve = new BandwidthServer({ budgetMs: Math.max(redirectBudgetMs, redirectMs), bandwidth: () => device.admission.reserveBandwidth, boostMs, nowMs });
+    // Nobody else writes it yet: media hears of the session when it is open.
+    if (resumed !== null) this.words.writeAction({ ...this.words.action, speed: resumed.speed });
     this.#action = this.words.action;
     this.latch = new ActionLatch(this.#action);
     this.#streams = new SessionStreams(sessionId, device.loaded.weightsVersion, deps.toMedia);
     this.#answers = new SessionAnswers(sessionId, deps.toControl);
     this.#story = new Story(program, initial, device.pool, this.pools);
+    this.#resumed = resumed;
+    if (resumed !== null) {
+      resumed.held();
+      this.#story.seenOnlyTo(initial.position90k);
+      // Media goes on from there, on an anchor that is yet to come.
+      this.timeline.detach(nowMs, initial.position90k);
+    }
+    this.#recorder = this.#openRecorder();
     const { words, timeline, reserve, latch } = this;
     this.#recall = new MediaRecall({ program, story: this.#story, words, timeline, reserve, latch, streams: this.#streams, device });
   }
@@ -184,8 +203,9 @@ export class EngineSession implements WorkSource {
     return true;
   }
 
-  start(): void {
-    this.#deps.toControl({ type: 'session.opened', sessionId: this.sessionId, format: this.program.format });
+  /** @param resumedExactly whether a story that it goes on with has the same bits as if it had never stopped; null where it begins. */
+  start(resumedExactly: boolean | null = null): void {
+    this.#deps.toControl({ type: 'session.opened', sessionId: this.sessionId, format: this.program.format, kept: this.#recorder !== null, ...(resumedExactly === null ? {} : { resumedExactly }) });
     this.#streams.init(this.program.format);
     this.#deps.changed(this);
   }
@@ -323,9 +343,25 @@ export class EngineSession implements WorkSource {
   }
 
   #commit(): void {
-    const committed = this.#story.commit();
+    const committed = this.#story.commit(this.#recorder === null ? undefined : (version) => this.#recorder!.committed(version, this.#epoch));
     if (committed === null) return;
     this.#deps.toControl({ type: 'session.committed', sessionId: this.sessionId, epoch: this.#epoch, media90k: committed.position90k, chunk: committed.chunk });
+  }
+
+  #openRecorder(): StoryRecorder | null {
+    const { keep, clock, toControl } = this.#deps;
+    const { sessionId, program, device } = this;
+    const { worker, pool } = device;
+    if (keep === null || program.keeping === undefined || worker.view === undefined) return null;
+    return new StoryRecorder({
+      sessionId,
+      keeping: program.keeping,
+      ...keep,
+      pool,
+      clock,
+      view: (block) => worker.view!(block),
+      behind: (behindFromChunk, reason) => toControl({ type: 'session.keeping', sessionId, behindFromChunk, ...(behindFromChunk === null || reason === undefined ? {} : { reason }) }),
+    });
   }
 
   // ---------------------------------------------------------------- steps
@@ -353,6 +389,7 @@ export class EngineSession implements WorkSource {
         if (nowMs > due) this.deadlinesMissed++;
         if (frame.start90k >= this.#recall.until90k) this.timeline.ready(due - nowMs);
       }
+      this.#resumed?.settle();
       this.timeline.flowing();
       this.#streams.frame(frame, this.#epoch);
       this.#commit();
@@ -419,7 +456,9 @@ export class EngineSession implements WorkSource {
     this.#streams.complete('closed');
     for (const queued of this.queued) queued.void = true;
     this.queued = [];
+    this.#recorder?.close();
     this.#story.close();
+    this.#resumed?.settle();
     this.grant.release();
   }
 

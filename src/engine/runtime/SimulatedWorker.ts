@@ -1,7 +1,10 @@
 import type { Clock } from '../../observe/clock.ts';
 import type { DeviceModel } from '../model/loop_kernel.ts';
 import type { BlockId, MemoryTag, PlannedUnit, StepResult, WorkUnitBatch } from '../model/work.ts';
+import type { SharedBlock } from '../workers/BlockStore.ts';
 import type { LoadedModel, Worker, WorkerHealth } from '../workers/Worker.ts';
+
+const ONE_NUMBER = new SharedArrayBuffer(4);
 
 /** How one batch goes, decided when it is handed over. */
 export interface SimulatedOutcome {
@@ -100,6 +103,15 @@ export class SimulatedWorker implements Worker {
   read(blocks: readonly BlockId[]): Promise<readonly Float32Array[]> {
     const missing = blocks.find((block) => !this.#blocks.has(block));
     return missing === undefined ? Promise.resolve(blocks.map(() => new Float32Array())) : Promise.reject(new RangeError(`worker ${this.id} holds no block ${missing}`));
+  }
+
+  /** Blocks have no bytes: one number stands for all. */
+  view(block: BlockId): SharedBlock | undefined {
+    return this.#blocks.has(block) ? { id: block, sessionId: '', memory: 'activations', published: false, dtype: 'float32', dims: [1, 1], buffer: ONE_NUMBER } : undefined;
+  }
+
+  put(blocks: readonly SharedBlock[]): void {
+    for (const { id } of blocks) this.#blocks.add(id);
   }
 
   sleep(_tags: readonly MemoryTag[]): Promise<void> {

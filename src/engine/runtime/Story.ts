@@ -89,10 +89,13 @@ export class Story {
     this.#presented90k = position90k;
   }
 
-  /** Commits what was seen, and what lies behind the horizon. The committed state where that moved it, else null. */
-  commit(): ProgramState | null {
+  /**
+   * Commits what was seen, and what lies behind the horizon. The committed state where that moved it, else null.
+   * @param passed told of each version that is committed by it, in order, while it is kept.
+   */
+  commit(passed?: (version: ProgramState) => void): ProgramState | null {
     const horizon90k = this.#versions.newest.position90k - HORIZON_CHUNKS * this.#program.framesPerChunk * this.#frame90k;
-    return this.#versions.commitTo(Math.max(this.#presented90k, horizon90k)) ? this.#versions.committed : null;
+    return this.#versions.commitTo(Math.max(this.#presented90k, horizon90k), passed) ? this.#versions.committed : null;
   }
 
   /** Lets go of everything. */

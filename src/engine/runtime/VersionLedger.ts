@@ -57,11 +57,15 @@ export class VersionLedger<State extends ProgramState> {
     return this.newest;
   }
 
-  /** Drops every version that lies before the newest one at or before a position. True where the committed version moved. */
-  commitTo(position90k: MediaTime90k): boolean {
+  /**
+   * Drops every version that lies before the newest one at or before a position. True where the committed version moved.
+   * @param passed told of each version that is committed by it, in order, while it is kept.
+   */
+  commitTo(position90k: MediaTime90k, passed: (version: State) => void = () => undefined): boolean {
     let moved = false;
     while (this.#versions.length > 1 && this.#versions[1]!.position90k <= position90k) {
       this.#holder.release(this.#versions.shift()!);
+      passed(this.committed);
       moved = true;
     }
     return moved;

@@ -25,6 +25,8 @@ export interface EngineOptions {
    * schedule: only between two chunks, or between two requests of {@link REQUEST_CHUNKS} chunks. Test mode only.
    */
   readonly policy: 'unit' | 'chunk' | 'request';
+  /** A snapshot of a kept story is made once in so many chunks: what follows the last one is recomputed from its latents, a write unit each, when it is resumed. */
+  readonly snapshotChunks: number;
   /** Offered to whoever is refused. */
   readonly retryAfterMs: number;
 }
@@ -45,5 +47,6 @@ export const DEFAULT_ENGINE_OPTIONS = {
   unitWatchdogMs: 5000,
   fenceWatchdogMs: 5000,
   policy: 'unit',
+  snapshotChunks: 60,
   retryAfterMs: 2000,
 } as const satisfies EngineOptions;

@@ -25,6 +25,8 @@ export interface LoopTurn {
   readonly opensMedia: boolean;
   /** Served from the session's redirect reserve. */
   readonly boosted: boolean;
+  /** Handed back with the step to the program that offered the turn; nobody else reads it. */
+  readonly memo?: unknown;
 }
 
 /**

@@ -23,6 +23,15 @@ export class BlockRegistry {
     return this.#blocks.get(block) !== undefined;
   }
 
+  get(block: number): SharedBlock | undefined {
+    return this.#blocks.get(block);
+  }
+
+  /** Blocks that nobody here has written. */
+  put(blocks: readonly SharedBlock[]): void {
+    for (const block of blocks) this.#blocks.put(block);
+  }
+
   attach(session: AttachedSession): void {
     this.#sessions.set(session.sessionId, session);
   }

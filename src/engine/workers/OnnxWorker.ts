@@ -5,6 +5,7 @@ import { loadModelSpec } from '../model/spec/load_model_spec.ts';
 import type { BlockId, MemoryTag, StepResult, WorkUnitBatch } from '../model/work.ts';
 import { batchPatienceMs, SparedPatience } from './batch_patience.ts';
 import { BlockRegistry } from './BlockRegistry.ts';
+import type { SharedBlock } from './BlockStore.ts';
 import { MAX_UNITS_PER_BATCH } from './CancelWords.ts';
 import type { ArmedFault, ExecutorOptions } from './executor_messages.ts';
 import { ExecutorThread, type ResultsMessage } from './ExecutorThread.ts';
@@ -151,6 +152,15 @@ export class OnnxWorker implements Worker {
       if (block === null) throw new RangeError(`worker ${this.id} holds no block ${blocks[index]}`);
       return block;
     });
+  }
+
+  view(block: BlockId): SharedBlock | undefined {
+    return this.#registry.get(block);
+  }
+
+  put(blocks: readonly SharedBlock[]): void {
+    this.#registry.put(blocks);
+    this.#active?.post({ type: 'adopt', sessions: [], blocks });
   }
 
   async sleep(tags: readonly MemoryTag[]): Promise<void> {

@@ -1,4 +1,5 @@
 import type { BlockId, MemoryTag, StepResult, WorkUnitBatch } from '../model/work.ts';
+import type { SharedBlock } from './BlockStore.ts';
 import type { SharedPoolDescriptor } from '../../streams/shared_pool.ts';
 
 /**
@@ -25,6 +26,10 @@ export interface Worker {
   release(blocks: readonly BlockId[]): void;
   /** Bytes of the named blocks, copied; for checks and tests, never on the hot path. */
   read(blocks: readonly BlockId[]): Promise<readonly Float32Array[]>;
+  /** A block as it lies in shared memory, to be copied while somebody refers to it; undefined where it isn't there. Absent: its memory can't be read from other threads. */
+  view?(block: BlockId): SharedBlock | undefined;
+  /** Takes blocks in that were kept, under ids that the engine has allocated; their memory is the worker's from here on. */
+  put?(blocks: readonly SharedBlock[]): void;
   sleep(tags: readonly MemoryTag[]): Promise<void>;
   wake(tags: readonly MemoryTag[]): Promise<void>;
   health(): WorkerHealth;

@@ -117,6 +117,12 @@ export class SimulatedSession {
     this.#epoch = request.epoch;
   }
 
+  /** A story that was kept up to here: all of it was seen. */
+  startAt(media90k: number): void {
+    this.#next.video = this.#next.audio = this.#expectedStart = this.#newest90k = media90k;
+    this.#sent90k = this.#seen90k = this.#reported90k = this.committed90k = media90k;
+  }
+
   onMedia(event: MediaEvent): void {
     if (event.type === 'media.complete') return;
     if (event.type === 'media.init') return;

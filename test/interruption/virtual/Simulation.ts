@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { EngineCore } from '../../../src/engine/runtime/EngineCore.ts';
 import type { EngineOptions } from '../../../src/engine/runtime/engine_options.ts';
+import type { ChunkData } from '../../../src/realtime-programs/ContinuationKeeping.ts';
 import { SimulatedWorker, type SimulatedOutcome } from '../../../src/engine/runtime/SimulatedWorker.ts';
 import type { WorkUnitBatch } from '../../../src/engine/model/work.ts';
 import { VirtualClock } from '../../../src/observe/virtual_clock.ts';
@@ -10,6 +11,7 @@ import type { MediaEvent } from '../../../src/streams/media_events.ts';
 import type { EngineRequest, EngineToControl } from '../../../src/streams/messages.ts';
 import { continuationModel } from '../../../src/realtime-programs/drive_model.ts';
 import { VideoContinuation } from '../../../src/realtime-programs/VideoContinuation.ts';
+import type { KeptChunk, KeptSnapshot, KeptStory, ToStorage } from '../../../src/streams/storage_messages.ts';
 import { batchMs, LANGUAGE, scriptedModel, scriptedValues, UNIT_MS, type ScriptedModel } from './scripted_model.ts';
 import { SimulatedSession, type RequestBody } from './SimulatedSession.ts';
 
@@ -33,6 +35,8 @@ export class Simulation {
   readonly core: EngineCore;
   readonly sessions = new Map<string, SimulatedSession>();
   readonly messages: EngineToControl[] = [];
+  /** What the storage side was given, by session. */
+  readonly kept = new Map<string, { readonly chunks: KeptChunk[]; readonly snapshots: KeptSnapshot[] }>();
   readonly batches: number[] = [];
   keepTraces = false;
   /** Requests may overtake each other on their way to the engine. */
@@ -41,11 +45,13 @@ export class Simulation {
   readonly #broken: unknown[] = [];
   readonly #model: ScriptedModel;
   readonly #slots: number;
+  readonly #steps: number;
 
   constructor({ steps = 2, slots = 8, speed = 1, transform, engine = {}, outcome = (_, deviceMs) => ({ deviceMs, answer: 'ok' }) }: SimulationOptions = {}) {
     this.#model = MODELS.get(`${steps} ${speed}`) ?? scriptedModel(steps, speed);
     MODELS.set(`${steps} ${speed}`, this.#model);
     this.#slots = slots;
+    this.#steps = steps;
     const { kernels, program, loaded, spec } = this.#model;
     this.worker = new SimulatedWorker({
       id: 'w0',
@@ -72,15 +78,18 @@ export class Simulation {
       options: engine,
       toControl: (message) => this.#onControl(message),
       toMedia: (event) => this.#onMedia(event),
+      toStorage: (message) => this.#checked(() => this.#keep(message)),
     });
     this.core.start();
   }
 
-  open(sessionId = 's', prompt: string | null = 'scene 1', seed = 1, image: SharedArrayBuffer | null = null, adapter: AdapterInForce | null = null): SimulatedSession {
+  open(sessionId = 's', prompt: string | null = 'scene 1', seed = 1, image: SharedArrayBuffer | null = null, adapter: AdapterInForce | null = null, story: KeptStory | null = null): SimulatedSession {
     const { format, framesPerChunk } = this.#model.program;
     const session = new SimulatedSession({ sessionId, clock: this.clock, format, framesPerChunk, slots: this.#slots, toEngine: (message) => this.core.receiveMedia(message) });
     this.sessions.set(sessionId, session);
-    this.core.receive({ type: 'session.open', sessionId, model: this.#model.loaded.modelId, program: 'drive', seed, prompt, image, adapter, tenant: 't', channels: session.channels });
+    this.kept.set(sessionId, { chunks: [], snapshots: [] });
+    if (story !== null) session.startAt(story.chunks.at(-1)!.end90k);
+    this.core.receive({ type: 'session.open', ...(story === null ? {} : { story }), sessionId, model: this.#model.loaded.modelId, program: 'drive', seed, prompt, image, adapter, tenant: 't', channels: session.channels });
     return session;
   }
 
@@ -131,7 +140,39 @@ export class Simulation {
     else this.clock.schedule(atMs, run);
   }
 
+  /** As a disk would give it back now; null where nothing was kept yet. */
+  story(sessionId: string): KeptStory | null {
+    const { chunks, snapshots } = this.kept.get(sessionId)!;
+    const last = chunks.at(-1);
+    if (last === undefined) return null;
+    const snapshot = snapshots.at(-1) ?? null;
+    const { modelId, weightsVersion, fingerprint: machine } = this.#model.loaded;
+    return { fingerprint: { modelId, weightsVersion, adapterVersions: {}, machine }, chunks: chunks.filter(({ chunk }) => chunk >= Math.min(snapshot?.chunk ?? last.chunk, last.chunk - 7)), snapshot };
+  }
+
+  /** What is kept is the story: chunk after chunk without a gap, each with all that it was made from. */
+  #keep(message: ToStorage): void {
+    assert.ok(message.type === 'write');
+    const { write, number } = message;
+    this.clock.schedule(this.clock.now() + 20, () => this.core.receiveStorage({ type: 'stored', through: number }));
+    if (write.type === 'snapshot') return void this.kept.get(write.sessionId)!.snapshots.push(write.snapshot);
+    assert.ok(write.type === 'chunk');
+    const { chunks } = this.kept.get(write.sessionId)!;
+    const { chunk } = write;
+    const before = chunks.at(-1);
+    if (before !== undefined) assert.deepEqual([chunk.chunk, chunk.start90k], [before.chunk + 1, before.end90k], 'chunk after chunk');
+    const { framesPerChunk } = this.#model.program;
+    const { steps, frames, seeded, write: written, pinnedFrames } = JSON.parse(chunk.data) as ChunkData;
+    assert.equal(steps.length, seeded ? 0 : this.#steps, 'every step of it');
+    assert.equal(frames.length, framesPerChunk, 'every frame of it');
+    assert.equal(written === null, chunk.chunk === 0, 'how the one before was written');
+    assert.equal(pinnedFrames > 0, chunk.tensors.some(({ name }) => name === 'pin'));
+    for (const record of [...steps, ...(written === null ? [] : [written])]) assert.ok(record.plan['place'] !== undefined, 'the plan that it was made under');
+    chunks.push(chunk);
+  }
+
   #onControl(message: EngineToControl): void {
+    if (message.type === 'session.keeping') this.#checked(() => assert.fail(`not kept from chunk ${message.behindFromChunk}: ${message.reason}`));
     if (message.type !== 'engine.stats' && (message.type !== 'trace' || this.keepTraces)) this.messages.push(message);
     if ('sessionId' in message) this.#checked(() => this.sessions.get(message.sessionId)?.onControl(message));
   }

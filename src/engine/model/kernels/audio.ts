@@ -74,6 +74,11 @@ export class AudioKernel implements LoopKernel<AudioInput, AudioState, readonly 
     return stateOf(state.version + 1, { chunk, frames: [...frames], start90k, made: 0 }, latents, state.carried, []);
   }
 
+  /** Between two chunks, with what it carried on when it was kept. */
+  resumed(plan: AudioPlan, carried: AudioState['carried']): AudioState {
+    return stateOf(0, plan, null, carried, []);
+  }
+
   planStep({ plan, latents, carried }: AudioState, ctx: LoopContext): WorkPlan | null {
     const frame = plan.frames[plan.made];
     if (frame === undefined || latents === null) return null;

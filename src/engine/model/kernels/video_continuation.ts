@@ -105,7 +105,12 @@ export class VideoContinuationKernel implements LoopKernel<VideoContinuationInpu
 
   /** Takes a ready chunk (of the start bank, or of a clip) for the one in flight: only its keys and values are still to be written. */
   seeded(state: VideoContinuationState, latents: BlockId): VideoContinuationState {
-    const plan: VideoContinuationPlan = { ...state.plan, phase: 'write', step: this.policy.steps, pinnedFrames: 0, seeded: true };
+    return this.finished(state, latents, true);
+  }
+
+  /** As {@link seeded}, with a chunk that was kept. */
+  finished(state: VideoContinuationState, latents: BlockId, seeded: boolean): VideoContinuationState {
+    const plan: VideoContinuationPlan = { ...state.plan, phase: 'write', step: this.policy.steps, pinnedFrames: 0, seeded };
     return stateOf({ ...state, version: state.version + 1, plan, x: latents, pin: null });
   }
 
@@ -124,6 +129,11 @@ export class VideoContinuationKernel implements LoopKernel<VideoContinuationInpu
   /** Nothing of the chunk in flight is there yet. */
   isFresh({ plan, x }: VideoContinuationState): boolean {
     return plan.phase === 'denoise' && x === null;
+  }
+
+  /** Before the first step of a chunk, behind a window that was kept. */
+  resumed({ chunk, tPrev, window, prev }: Pick<VideoContinuationPlan, 'chunk' | 'tPrev'> & Pick<VideoContinuationState, 'window' | 'prev'>): VideoContinuationState {
+    return stateOf({ version: 0, plan: freshChunk({ chunk, tPrev, conditioningVersion: -1, actionSequence: -1 }), window, prev, x: null, pin: null });
   }
 
   /** Discards the chunk in flight, and its pin with it unless `keepPin`. */

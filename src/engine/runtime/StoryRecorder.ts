@@ -1,0 +1,124 @@
+import type { Clock, Timer } from '../../observe/clock.ts';
+import type { KeptTensor } from '../../streams/storage_messages.ts';
+import type { BlockPool } from '../memory/BlockPool.ts';
+import type { BlockId } from '../model/work.ts';
+import type { ProgramState } from '../programs/RealtimeProgram.ts';
+import type { KeptChunkPart, KeptSnapshotPart, StoryKeeping } from '../programs/StoryKeeping.ts';
+import type { SharedBlock } from '../workers/BlockStore.ts';
+import type { StoryOutlet } from './StoryOutlet.ts';
+
+export interface StoryRecorderOptions {
+  readonly sessionId: string;
+  readonly keeping: StoryKeeping<ProgramState>;
+  readonly outlet: StoryOutlet;
+  readonly pool: BlockPool;
+  readonly clock: Clock;
+  /** A block's bytes in place; undefined where they can't be read from here. */
+  readonly view: (block: BlockId) => SharedBlock | undefined;
+  readonly snapshotChunks: number;
+  /** What is kept has a gap from this chunk on, or (null) goes on again. */
+  readonly behind: (fromChunk: number | null, reason?: string) => void;
+}
+
+/** Between the copies of a snapshot's tensors: whatever else the engine has to do comes first. */
+const COPY_INTERVAL_MS = 1;
+
+/**
+ * Hands what is committed to the storage thread: each chunk as it is committed, copied out of the executor's memory (some tens of kilobytes), and every so
+ * many chunks a snapshot (some megabytes), held by reference and copied a tensor at a time.
+ *
+ * Where the storage can't follow, chunks wait in its inbox up to a bound; beyond it they are left out, which is told at once, and keeping begins again with a snapshot when
+ * half of the bound is free. What is left out was never reported as durable.
+ */
+export class StoryRecorder {
+  readonly #options: StoryRecorderOptions;
+  #lastSnapshot = -Infinity;
+  #copying: { readonly blocks: readonly BlockId[]; timer: Timer } | null = null;
+  #behind = false;
+  #closed = false;
+
+  constructor(options: StoryRecorderOptions) {
+    this.#options = options;
+  }
+
+  /** A version was committed; its blocks are there during the call. Never throws: a story that can't be kept goes on, and it is told. */
+  committed(version: ProgramState, epoch: number): void {
+    const { sessionId, keeping, outlet, behind } = this.#options;
+    if (this.#closed || (this.#behind && !outlet.hasEased(sessionId))) return;
+    try {
+      const part = keeping.chunk(version);
+      if (part !== null) this.#keep(part, version, epoch);
+    } catch (error) {
+      if (!this.#behind) behind(version.chunk, error instanceof Error ? error.message : String(error));
+      this.#behind = true;
+    }
+  }
+
+  #keep(part: KeptChunkPart, version: ProgramState, epoch: number): void {
+    const { sessionId, keeping, outlet, clock, snapshotChunks, behind } = this.#options;
+    const beginMs = clock.now();
+    const { chunk, start90k, end90k, conditioningVersion } = part;
+    const tensors = Object.entries(part.blocks).map(([name, block]) => this.#copy(name, block));
+    const write = { type: 'chunk', sessionId, chunk: { chunk, start90k, end90k, epoch, conditioningVersion, data: JSON.stringify(part.data), tensors } } as const;
+    const taken = outlet.offer(write, tensors);
+    if (taken === this.#behind) {
+      this.#behind = !taken;
+      if (taken) this.#lastSnapshot = -Infinity;
+      behind(taken ? null : chunk, 'the storage does not follow');
+    }
+    const tookMs = clock.now() - beginMs;
+    outlet.spent.ms += tookMs;
+    outlet.spent.chunks++;
+    outlet.spent.longestMs = Math.max(outlet.spent.longestMs, tookMs);
+    if (taken && this.#copying === null && chunk - this.#lastSnapshot >= snapshotChunks) this.#begin(keeping.snapshot(version));
+  }
+
+  /** Lets go of what it holds; idempotent. */
+  close(): void {
+    this.#closed = true;
+    this.#copying?.timer.cancel();
+    this.#release();
+  }
+
+  #begin(part: KeptSnapshotPart): void {
+    const blocks = Object.values(part.blocks);
+    this.#options.pool.retain(blocks);
+    this.#lastSnapshot = part.chunk;
+    this.#copying = { blocks, timer: this.#later(() => this.#copyNext(part, Object.entries(part.blocks), [])) };
+  }
+
+  #copyNext(part: KeptSnapshotPart, left: readonly (readonly [string, BlockId])[], done: readonly KeptTensor[]): void {
+    const { outlet, sessionId, clock } = this.#options;
+    if (this.#copying === null) return;
+    const [next, ...rest] = left;
+    if (next !== undefined) {
+      const beginMs = clock.now();
+      const tensors = [...done, this.#copy(...next)];
+      outlet.spent.ms += clock.now() - beginMs;
+      this.#copying.timer = this.#later(() => this.#copyNext(part, rest, tensors));
+      return;
+    }
+    this.#release();
+    // Where it doesn't fit there is none this time: chunks go on from the one before.
+    outlet.offer({ type: 'snapshot', sessionId, snapshot: { chunk: part.chunk, data: JSON.stringify(part.data), tensors: done } }, done);
+  }
+
+  #release(): void {
+    if (this.#copying === null) return;
+    this.#options.pool.release(this.#copying.blocks);
+    this.#copying = null;
+  }
+
+  #copy(name: string, block: BlockId): KeptTensor {
+    const shared = this.#options.view(block);
+    if (shared === undefined) throw new RangeError(`block ${block} (${name}) of ${this.#options.sessionId} can't be read`);
+    const copy = new Uint8Array(shared.buffer.byteLength);
+    copy.set(new Uint8Array(shared.buffer));
+    return { name, dims: shared.dims.slice(1), data: copy.buffer };
+  }
+
+  #later(run: () => void): Timer {
+    const { clock } = this.#options;
+    return clock.schedule(clock.now() + COPY_INTERVAL_MS, run);
+  }
+}

@@ -1,0 +1,75 @@
+/** A session as it was kept, read for opening it again. */
+import type { SessionRequest } from '../protocol/channel.ts';
+import type { MediaTime90k } from '../streams/media_time.ts';
+import type { KeptWorld } from '../streams/storage_messages.ts';
+import type { Turn } from './PromptMemory.ts';
+import { MAX_OPEN, type LedgerEntry, type RequestAnswer, type RequestKind } from './RequestLedger.ts';
+import type { SessionEvent } from './SessionEventLog.ts';
+
+/** Options of a session that only the control side knows. */
+export interface KeptOptions {
+  readonly tenant: string;
+  readonly stamp: boolean;
+  readonly endsOnLeave: boolean;
+  readonly idleMs: number;
+  readonly orphanMs: number;
+}
+
+export interface ReturnedRequest {
+  readonly entry: Pick<LedgerEntry, 'id' | 'kind' | 'epoch' | 'answers' | 'done'>;
+  readonly body: SessionRequest;
+  readonly conditioningVersion: number;
+}
+
+/** What a session that comes back starts from. */
+export interface SessionReturn {
+  readonly createdAt: string;
+  readonly options: KeptOptions;
+  readonly events: readonly SessionEvent[];
+  readonly turns: readonly { readonly ordinal: number; readonly turn: Turn }[];
+  readonly requests: readonly ReturnedRequest[];
+  /** Higher than any that was in force: whoever still has media of an old one knows it for old. */
+  readonly epoch: number;
+  readonly conditioningVersion: number;
+  /** Where the story goes on. */
+  readonly position90k: MediaTime90k;
+  /** The last redirect whose effect isn't part of what is kept: asked for again, under its own id. */
+  readonly again: ReturnedRequest | null;
+  /** How its driver had left it. */
+  readonly flow: 'running' | 'paused' | 'interrupted';
+}
+
+/** Epochs that may have been raised and not been written down: no more than requests can be open. */
+const EPOCH_GAP = MAX_OPEN;
+
+/** @throws {SyntaxError} for what isn't JSON. */
+export function readReturn({ session, events, requests, turns, story }: KeptWorld): SessionReturn {
+  const returned = requests.map(({ requestId, kind, body, epoch, conditioningVersion, answers, done }): ReturnedRequest => ({
+    entry: { id: requestId, kind: kind as RequestKind, epoch, answers: JSON.parse(answers) as RequestAnswer[], done },
+    body: JSON.parse(body) as SessionRequest,
+    conditioningVersion,
+  }));
+  const position90k = story.chunks.at(-1)?.end90k ?? 0;
+  const epochs = [...story.chunks.map(({ epoch }) => epoch), ...requests.map(({ epoch }) => epoch)];
+  const last = returned.at(-1)?.body.type;
+  const again = returned.findLast((request) => isLost(request, position90k)) ?? null;
+  return {
+    createdAt: session.createdAt,
+    options: JSON.parse(session.options) as KeptOptions,
+    events: events.map(({ sequence, type, at, data }) => ({ sequence, type, at, atMs: 0, data: JSON.parse(data) as SessionEvent['data'] })),
+    turns: turns.map(({ ordinal, turn }) => ({ ordinal, turn: JSON.parse(turn) as Turn })),
+    requests: returned,
+    epoch: Math.max(0, ...epochs) + EPOCH_GAP,
+    conditioningVersion: Math.max(0, ...requests.map(({ conditioningVersion }) => conditioningVersion)),
+    position90k,
+    again,
+    flow: last === 'pause' ? 'paused' : last === 'interrupt' && again === null ? 'interrupted' : 'running',
+  };
+}
+
+/** A redirect that was accepted, and either never answered or shown only in media that is not kept. */
+function isLost({ entry, body }: ReturnedRequest, position90k: MediaTime90k): boolean {
+  if (body.type !== 'redirect') return false;
+  const answer = entry.answers.find(({ type }) => type !== 'accepted');
+  return answer === undefined || (answer.type === 'applied' && answer.media90k >= position90k);
+}

@@ -1,0 +1,195 @@
+/**
+ * What crosses between the storage thread and its two writers (control and engine), and what is read back of a session. Plain data only;
+ * tensors travel as buffers that are handed over, never shared while they are written.
+ */
+import type { ErrorBody } from '../protocol/errors.ts';
+import type { MediaTime90k } from './media_time.ts';
+
+/** What a program's state is made of, as text: a JSON object of the program's own. */
+export type KeptData = string;
+
+/** A float32 tensor, little-endian, rows first. */
+export interface KeptTensor {
+  readonly name: string;
+  readonly dims: readonly number[];
+  readonly data: ArrayBuffer | SharedArrayBuffer;
+}
+
+/** Where results are bit-equal: everything that has to be the same for a recomputation to give the same bits. */
+export interface StoryFingerprint {
+  readonly modelId: string;
+  readonly weightsVersion: string;
+  readonly adapterVersions: Readonly<Record<string, string>>;
+  /** Machine and runtime. */
+  readonly machine: string;
+}
+
+/** A session as it was created. */
+export interface KeptSession {
+  readonly sessionId: string;
+  /** Calendar time, ISO 8601. */
+  readonly createdAt: string;
+  readonly program: string;
+  readonly seed: number;
+  readonly prompt: string | null;
+  /** RGB of the picture that it started from. */
+  readonly image: ArrayBuffer | SharedArrayBuffer | null;
+  readonly fingerprint: StoryFingerprint;
+  /** The rest of its options, as the control side wants them back; a JSON object. */
+  readonly options: KeptData;
+}
+
+export interface KeptEvent {
+  readonly sequence: number;
+  readonly type: string;
+  readonly at: string;
+  readonly data: KeptData;
+}
+
+/** A request from its acceptance on; written again with every answer. */
+export interface KeptRequest {
+  readonly requestId: string;
+  readonly kind: string;
+  /** The message as it came, JSON. */
+  readonly body: KeptData;
+  readonly epoch: number;
+  readonly conditioningVersion: number;
+  /** Answers given so far, a JSON array. */
+  readonly answers: KeptData;
+  readonly done: boolean;
+}
+
+/** A turn of the prompt memory, by its number since the session began; written again when it changes. */
+export interface KeptTurn {
+  readonly ordinal: number;
+  readonly turn: KeptData;
+}
+
+/** A committed chunk: what it was made from and what came of it. The program's `data` holds every step, frame and noise counter. */
+export interface KeptChunk {
+  readonly chunk: number;
+  /** Media time of its first and behind its last frame. */
+  readonly start90k: MediaTime90k;
+  readonly end90k: MediaTime90k;
+  readonly epoch: number;
+  readonly conditioningVersion: number;
+  readonly data: KeptData;
+  readonly tensors: readonly KeptTensor[];
+}
+
+/** All that a state at the end of a chunk holds with the executor beside what its chunk record has. */
+export interface KeptSnapshot {
+  readonly chunk: number;
+  readonly data: KeptData;
+  readonly tensors: readonly KeptTensor[];
+}
+
+/** A story as it can be gone on from. */
+export interface KeptStory {
+  readonly fingerprint: StoryFingerprint;
+  /** Without a gap, oldest first; the last is where it ended. From the snapshot's on, and at least a window of them where they are kept. */
+  readonly chunks: readonly KeptChunk[];
+  /** The newest that leads to the last chunk without a gap; its own chunk may be before `chunks` begin. */
+  readonly snapshot: KeptSnapshot | null;
+}
+
+/** Everything of one session that a server needs to open it again. */
+export interface KeptWorld {
+  readonly session: KeptSession;
+  /** The newest, oldest first, at most as many as a session keeps. */
+  readonly events: readonly KeptEvent[];
+  readonly requests: readonly KeptRequest[];
+  readonly turns: readonly KeptTurn[];
+  readonly story: KeptStory;
+}
+
+/** One line of the list of sessions. */
+export interface KeptHead {
+  readonly sessionId: string;
+  readonly createdAt: string;
+  readonly program: string;
+  readonly seed: number;
+  readonly fingerprint: StoryFingerprint;
+  /** Null while it is live. */
+  readonly endedAt: string | null;
+  readonly reason: string | null;
+  /** Calendar time of the last write, ms since 1970. */
+  readonly touchedMs: number;
+  readonly committed90k: MediaTime90k;
+  readonly bytes: number;
+}
+
+/**
+ * Writes are numbered by whoever sends them, from 1 and without gaps; the answer `stored` names the last one that is on disk. So a writer knows what is
+ * outstanding, and bounds it (see `OutstandingWrites`).
+ */
+export type StorageWrite =
+  | { readonly type: 'session'; readonly session: KeptSession }
+  | { readonly type: 'event'; readonly sessionId: string; readonly event: KeptEvent }
+  | { readonly type: 'request'; readonly sessionId: string; readonly request: KeptRequest }
+  | { readonly type: 'turn'; readonly sessionId: string; readonly turn: KeptTurn }
+  | { readonly type: 'chunk'; readonly sessionId: string; readonly chunk: KeptChunk }
+  | { readonly type: 'snapshot'; readonly sessionId: string; readonly snapshot: KeptSnapshot }
+  | { readonly type: 'ended'; readonly sessionId: string; readonly reason: string }
+  /** All of it, at once and for good. */
+  | { readonly type: 'delete'; readonly sessionId: string };
+
+export type ToStorage =
+  | { readonly type: 'write'; readonly number: number; readonly write: StorageWrite }
+  | { readonly type: 'load'; readonly request: number; readonly sessionId: string; readonly windowChunks: number }
+  | { readonly type: 'list'; readonly request: number }
+  /** Writes what is outstanding, closes the file, answers `drained`. */
+  | { readonly type: 'drain' };
+
+/** How far a session is on disk. */
+export interface DurablePosition {
+  readonly sessionId: string;
+  readonly chunk: number;
+  readonly media90k: MediaTime90k;
+}
+
+export type FromStorage =
+  /** Numbers are of the writer that is told. */
+  | { readonly type: 'stored'; readonly through: number }
+  /** Control only: after every batch, the sessions whose story got longer. */
+  | { readonly type: 'durable'; readonly positions: readonly DurablePosition[] }
+  /** Control only. Writing fails (again): nothing is lost yet, and nothing more becomes durable until `recovered`. */
+  | { readonly type: 'trouble'; readonly message: string }
+  | { readonly type: 'recovered' }
+  /** `damaged`: where a file that couldn't be read was put aside. */
+  | { readonly type: 'ready'; readonly file: string; readonly damaged: string | null; readonly tokenKey: string }
+  | { readonly type: 'failed'; readonly message: string }
+  | { readonly type: 'loaded'; readonly request: number; readonly world: KeptWorld | null; readonly error?: ErrorBody }
+  | { readonly type: 'listed'; readonly request: number; readonly heads: readonly KeptHead[] }
+  | { readonly type: 'drained' };
+
+/** Bytes of a write that count against its writer's bounds: its tensors, and its text at two bytes a character. */
+export function writeBytes(write: StorageWrite): number {
+  switch (write.type) {
+    case 'session':
+      return (write.session.image?.byteLength ?? 0) + 2 * write.session.options.length + 512;
+    case 'event':
+      return 2 * write.event.data.length + 128;
+    case 'request':
+      return 2 * (write.request.body.length + write.request.answers.length) + 128;
+    case 'turn':
+      return 2 * write.turn.turn.length + 64;
+    case 'chunk':
+      return tensorBytes(write.chunk.tensors) + 2 * write.chunk.data.length + 128;
+    case 'snapshot':
+      return tensorBytes(write.snapshot.tensors) + 2 * write.snapshot.data.length + 64;
+    // Always taken: what is to go must not wait for room.
+    case 'ended':
+    case 'delete':
+      return 0;
+  }
+}
+
+/** Of whom a write is. */
+export function writtenFor(write: StorageWrite): string {
+  return write.type === 'session' ? write.session.sessionId : write.sessionId;
+}
+
+function tensorBytes(tensors: readonly KeptTensor[]): number {
+  return tensors.reduce((sum, { data }) => sum + data.byteLength, 0);
+}

@@ -1,0 +1,65 @@
+/** Random lives of a session that is kept, cut off at a random moment and gone on with from what was kept. On a virtual clock, with scripted tensors. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { Simulation } from './Simulation.ts';
+import type { RequestBody, SimulatedSession } from './SimulatedSession.ts';
+
+const body = fc.oneof(
+  fc.constant<RequestBody>({ request: 'interrupt' }),
+  fc.record({ request: fc.constant('redirect' as const), prompt: fc.integer({ min: 0, max: 4 }).map((place) => `scene ${place}`), seamless: fc.boolean() }),
+  fc.constant<RequestBody>({ request: 'pause' }),
+  fc.constant<RequestBody>({ request: 'resume' }),
+);
+const life = fc.record({
+  steps: fc.constantFrom(2, 4),
+  snapshotChunks: fc.constantFrom(1, 3, 8),
+  dropSnapshot: fc.boolean(),
+  before: fc.array(fc.record({ afterMs: fc.integer({ min: 0, max: 700 }), body: fc.option(body), steer: fc.constantFrom(-1, 0, 1) }), { minLength: 1, maxLength: 8 }),
+  after: fc.array(fc.record({ afterMs: fc.integer({ min: 0, max: 400 }), body: fc.option(body), steer: fc.constantFrom(-1, 0, 1) }), { maxLength: 4 }),
+});
+
+test('whatever a session went through, it goes on from what was kept: where it was committed, without a gap, and nothing is left behind', async (t) => {
+  let resumed = 0;
+  let pinned = 0;
+  await fc.assert(
+    fc.asyncProperty(life, async ({ steps, snapshotChunks, dropSnapshot, before, after }) => {
+      const simulation = new Simulation({ steps, engine: { snapshotChunks } });
+      let requests = 0;
+      const live = async (session: SimulatedSession, events: typeof before): Promise<void> => {
+        for (const { afterMs, body: asked, steer } of events) {
+          await simulation.run(afterMs);
+          session.act(steer);
+          if (asked !== null) simulation.request(session, `r${++requests}`, asked, 3);
+        }
+      };
+      const first = simulation.open('first');
+      await live(first, before);
+      await simulation.run(300);
+      // Cut off: what is kept now is all that there is.
+      const story = simulation.story('first');
+      const kept = simulation.kept.get('first')!;
+      assert.equal(kept.chunks.length, Math.floor(first.committed90k / 15_000), 'every chunk that was committed is kept, and no other');
+      pinned += kept.chunks.filter(({ tensors }) => tensors.some(({ name }) => name === 'pin')).length;
+      simulation.close(first);
+      await simulation.run(500);
+      if (story !== null) {
+        resumed++;
+        const second = simulation.open('second', null, 1, null, null, dropSnapshot ? { ...story, snapshot: null } : story);
+        await simulation.run(1_000);
+        assert.ok(second.frames.length > 0, 'it moves');
+        assert.equal(second.frames[0]!.start90k, story.chunks.at(-1)!.end90k);
+        const opened = simulation.messages.find((message) => message.type === 'session.opened' && message.sessionId === 'second');
+        assert.ok(opened?.type === 'session.opened' && opened.resumedExactly === (!dropSnapshot && story.snapshot !== null));
+        await live(second, after);
+        await simulation.run(600);
+        const more = simulation.kept.get('second')!.chunks;
+        if (more.length > 0) assert.equal(more[0]!.chunk, story.chunks.at(-1)!.chunk + 1);
+      }
+      await simulation.finish();
+    }),
+    { numRuns: 300 },
+  );
+  t.diagnostic(`${resumed} stories gone on with; ${pinned} chunks made around a frame that was seen`);
+  assert.ok(resumed > 0 && pinned > 0);
+});

@@ -1,0 +1,138 @@
+/** The real model and the engine without its threads; a media side that plays in real time, and a storage side that keeps what it is given in memory. */
+import { createKernels } from '../../src/engine/model/kernels/create_kernels.ts';
+import { PromptProcessor } from '../../src/engine/model/processors/PromptProcessor.ts';
+import { loadModelSpec } from '../../src/engine/model/spec/load_model_spec.ts';
+import { EngineCore } from '../../src/engine/runtime/EngineCore.ts';
+import { OnnxWorker } from '../../src/engine/workers/OnnxWorker.ts';
+import type { LoadedModel } from '../../src/engine/workers/Worker.ts';
+import { monotonicClock, monotonicMs } from '../../src/observe/clock.ts';
+import { continuationModel, driveLanguage } from '../../src/realtime-programs/drive_model.ts';
+import { VideoContinuation } from '../../src/realtime-programs/VideoContinuation.ts';
+import type { MediaChunk, MediaEvent } from '../../src/streams/media_events.ts';
+import type { EngineRequest, EngineToControl } from '../../src/streams/messages.ts';
+import type { KeptChunk, KeptSnapshot, KeptStory, ToStorage } from '../../src/streams/storage_messages.ts';
+import { SessionWords } from '../../src/streams/session_words.ts';
+import { SharedPool } from '../../src/streams/shared_pool.ts';
+
+const MODEL_DIR = new URL('../../models/drive', import.meta.url).pathname;
+
+export class KeptSessionRig {
+  static readonly spec = loadModelSpec(MODEL_DIR);
+  readonly kernels = createKernels(KeptSessionRig.spec);
+  readonly model = continuationModel(KeptSessionRig.spec, this.kernels, driveLanguage(PromptProcessor.load(KeptSessionRig.spec)));
+  readonly worker = new OnnxWorker({ id: 'test', calibrationRuns: 2, spare: false });
+  loaded!: LoadedModel;
+  readonly messages: EngineToControl[] = [];
+  readonly frames: MediaChunk[] = [];
+  chunks: KeptChunk[] = [];
+  snapshots: KeptSnapshot[] = [];
+  core!: EngineCore;
+  words = new SessionWords();
+  #video = SharedPool.create(224 * 128 * 3, 24);
+  #audio = SharedPool.create(4000, 24);
+  /** Answers `stored`; false: a disk that stands still. */
+  stores = true;
+  readonly #snapshotChunks: number;
+  #sent = 0;
+
+  constructor(snapshotChunks = 5) {
+    this.#snapshotChunks = snapshotChunks;
+  }
+
+  async start(): Promise<void> {
+    this.loaded = await this.worker.loadModel(MODEL_DIR);
+    const program = new VideoContinuation(this.model);
+    this.core = new EngineCore({
+      clock: monotonicClock,
+      workers: [{ worker: this.worker, loaded: this.loaded }],
+      kernels: Object.values(this.kernels),
+      programs: { drive: program },
+      components: Object.keys(KeptSessionRig.spec.components),
+      identity: { precision: 'fp32', parallelPlanHash: 'x' },
+      options: { snapshotChunks: this.#snapshotChunks },
+      keepBounds: { sessionBytes: 2_300_000, totalBytes: 2_300_000 },
+      toControl: (message) => this.messages.push(message),
+      toMedia: (event) => this.#play(event),
+      toStorage: (message) => this.#keep(message),
+    });
+    this.core.start();
+  }
+
+  open(sessionId: string, { seed = 7, prompt = 'a forest at noon' as string | null, story }: { seed?: number; prompt?: string | null; story?: KeptStory } = {}): void {
+    this.words = new SessionWords();
+    this.frames.length = 0;
+    this.chunks = [];
+    this.snapshots = [];
+    this.core.receive({ type: 'session.open', sessionId, model: this.loaded.modelId, program: 'drive', seed, prompt, image: null, tenant: 't', channels: { words: this.words.buffer, video: this.#video.descriptor, audio: this.#audio.descriptor }, ...(story === undefined ? {} : { story }) });
+  }
+
+  request(sessionId: string, requestId: string, body: { request: 'interrupt' } | { request: 'redirect'; prompt: string; seamless: boolean }): void {
+    const fences = body.request === 'interrupt' || !body.seamless;
+    // What is not out yet wasn't seen: the fence falls inside a chunk, as it does for people.
+    const presented90k = Math.max(0, (this.frames.at(-1)?.end90k ?? 0) - 7500);
+    const epoch = fences ? this.words.raiseEpoch() : this.words.epoch;
+    this.core.receive({ type: 'session.request', sessionId, requestId, epoch, conditioningVersion: 1, presented90k, ...body } as EngineRequest);
+  }
+
+  /** As a disk would give it back. */
+  story(throughChunk: number, { snapshot = true } = {}): KeptStory {
+    const kept = this.snapshots.filter(({ chunk }) => chunk <= throughChunk).at(-1) ?? null;
+    const from = Math.min(kept?.chunk ?? throughChunk, throughChunk - 7);
+    return {
+      fingerprint: { modelId: this.loaded.modelId, weightsVersion: this.loaded.weightsVersion, adapterVersions: {}, machine: this.loaded.fingerprint },
+      chunks: this.chunks.filter(({ chunk }) => chunk >= from && chunk <= throughChunk),
+      snapshot: snapshot ? kept : null,
+    };
+  }
+
+  /** The chunk from which on nothing is kept, as was told last; null: everything is. */
+  behind(sessionId: string): number | null {
+    const told = this.messages.findLast((message) => message.type === 'session.keeping' && message.sessionId === sessionId);
+    return told?.type === 'session.keeping' ? told.behindFromChunk : null;
+  }
+
+  /** Everything that was sent is stored. */
+  settle(): void {
+    this.core.receiveStorage({ type: 'stored', through: this.#sent });
+  }
+
+  async until(done: () => boolean, what: string, timeoutMs = 30_000): Promise<void> {
+    const end = monotonicMs() + timeoutMs;
+    while (!done()) {
+      if (monotonicMs() > end) throw new Error(`not within ${timeoutMs} ms: ${what}; ${this.chunks.length} chunks kept; last: ${JSON.stringify(this.messages.filter(({ type }) => type !== 'trace' && type !== 'engine.stats').slice(-4))}`);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+  }
+
+  async end(sessionId: string): Promise<void> {
+    this.core.receive({ type: 'session.close', sessionId });
+    await this.until(() => this.messages.some((message) => message.type === 'session.closed' && message.sessionId === sessionId), 'closed');
+  }
+
+  async close(): Promise<void> {
+    this.core.close();
+    await this.worker.close();
+  }
+
+  #keep(message: ToStorage): void {
+    if (message.type !== 'write') return;
+    const { write } = message;
+    this.#sent = message.number;
+    if (write.type === 'chunk') this.chunks.push(write.chunk);
+    if (write.type === 'snapshot') this.snapshots.push(write.snapshot);
+    if (this.stores) setImmediate(() => this.core.receiveStorage({ type: 'stored', through: message.number }));
+  }
+
+  #play(event: MediaEvent): void {
+    if (event.type !== 'media.chunk') return;
+    (event.kind === 'video' ? this.#video : this.#audio).release(event.slot);
+    if (event.kind !== 'video' || event.epoch !== this.words.epoch) return;
+    const first = this.frames.at(-1)?.epoch !== event.epoch || this.words.anchor === null;
+    this.frames.push(event);
+    if (first) {
+      this.words.writeAnchor({ mediaTime90k: event.start90k, atMs: monotonicMs() + 40 });
+      setImmediate(() => this.core.receiveMedia({ type: 'media.anchored', sessionId: event.sessionId }));
+    }
+    setImmediate(() => this.core.receiveMedia({ type: 'media.presented', sessionId: event.sessionId, epoch: event.epoch, media90k: event.start90k }));
+  }
+}

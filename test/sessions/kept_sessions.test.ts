@@ -1,0 +1,210 @@
+/** Sessions that are kept, on a virtual clock: real registry, real database, scripted engine and media. */
+import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import { createLogger } from '../../src/observe/log.ts';
+import type { SegueError } from '../../src/protocol/errors.ts';
+import { SessionArchive } from '../../src/sessions/SessionArchive.ts';
+import { SessionStorage } from '../../src/storage/SessionStorage.ts';
+import type { RegistryOptions } from '../../src/sessions/SessionRegistry.ts';
+import { keptChunk, temporaryDirectory } from '../storage/storage_rig.ts';
+import { SessionRig } from './session_rig.ts';
+import { CARD } from './scripted_links.ts';
+
+const FINGERPRINT = { modelId: CARD.modelId, weightsVersion: CARD.weightsVersion, adapterVersions: {}, machine: CARD.fingerprint };
+const RESUME_MS = 600_000;
+
+/** One life of a server; `kill` ends it as a kill does: nothing more is written. */
+class Life {
+  readonly rig: SessionRig;
+  readonly storage: SessionStorage;
+  #engineWrites = 0;
+  /** The disk stands still. */
+  stuck = false;
+
+  constructor(directory: string, options: Partial<RegistryOptions> & { readonly capacity?: number } = {}) {
+    const log = createLogger({ level: 'silent' });
+    const port = { send: (message: Parameters<SessionStorage['receive']>[1]) => (queueMicrotask(() => this.stuck || this.storage.receive('control', message)), true) };
+    let archive: SessionArchive | null = null;
+    const clock = () => this.rig.clock;
+    const shared = { now: () => clock().now(), schedule: (atMs: number, run: () => void) => clock().schedule(atMs, run) };
+    archive = new SessionArchive({ storage: port, clock: shared, log, fingerprint: FINGERPRINT, windowChunks: 7 });
+    this.rig = new SessionRig({ archive, resumeMs: RESUME_MS, ...options });
+    this.storage = new SessionStorage({ directory, retention: { maxAgeMs: 1e12, sessionBytes: 1e9 }, clock: this.rig.clock, log, tell: (writer, message) => writer === 'control' && archive?.receive(message) });
+  }
+
+  /** What the engine would have kept. */
+  chunks(sessionId: string, from: number, to: number): void {
+    for (let chunk = from; chunk <= to; chunk++) this.storage.receive('engine', { type: 'write', number: ++this.#engineWrites, write: { type: 'chunk', sessionId, chunk: keptChunk(chunk) } });
+  }
+
+  kill(): void {
+    this.storage.flush();
+    this.stuck = true;
+    this.storage.close();
+  }
+}
+
+describe('sessions that are kept', () => {
+  let directory: string;
+  const lives: Life[] = [];
+  const begin = (options: Partial<RegistryOptions> & { readonly capacity?: number } = {}): Life => {
+    const life = new Life(directory, options);
+    lives.push(life);
+    return life;
+  };
+  beforeEach(() => {
+    directory = temporaryDirectory();
+  });
+  afterEach(() => {
+    for (const life of lives.splice(0)) life.kill();
+    rmSync(directory, { recursive: true, force: true });
+  });
+
+  it('a redirect is told as applied once its request is on disk; a disk that stands still holds it up for a second at most', async () => {
+    const { rig } = begin();
+    const { session, connectionId } = await rig.join();
+    await rig.after(100);
+    rig.media.arrive(session.id, connectionId, 'control', { type: 'redirect', id: 'r', prompt: 'snowy' });
+    await rig.settle();
+    assert.deepEqual(rig.types(connectionId).filter((type) => type === 'accepted' || type === 'applied'), ['accepted']);
+    await rig.after(25);
+    assert.deepEqual(rig.types(connectionId).filter((type) => type === 'accepted' || type === 'applied'), ['accepted', 'applied']);
+    lives[0]!.stuck = true;
+    rig.media.arrive(session.id, connectionId, 'control', { type: 'redirect', id: 'r2', prompt: 'snowy' });
+    await rig.after(990);
+    assert.equal(rig.types(connectionId).filter((type) => type === 'applied').length, 1);
+    await rig.after(20);
+    assert.equal(rig.types(connectionId).filter((type) => type === 'applied').length, 2);
+  });
+
+  it('committed is what is on disk', async () => {
+    const life = begin();
+    const { rig } = life;
+    const { session } = await rig.join();
+    await rig.after(100);
+    rig.engine.emit({ type: 'session.opened', sessionId: session.id, format: CARD.format, kept: true });
+    rig.engine.emit({ type: 'session.committed', sessionId: session.id, epoch: 0, media90k: 30_000, chunk: 2 });
+    assert.equal(session.view.committed90k, 0);
+    life.chunks(session.id, 0, 0);
+    assert.equal(session.view.committed90k, 0);
+    await rig.after(25);
+    assert.equal(session.view.committed90k, 15_000);
+  });
+
+  it('comes back once, however many come: same id, memory, answers and events, above every epoch of before', async () => {
+    const first = begin();
+    const { session, connectionId } = await first.rig.join({ prompt: 'mountains', seed: 5, tenant: 'somebody' });
+    await first.rig.after(100);
+    first.rig.media.arrive(session.id, connectionId, 'control', { type: 'redirect', id: 'shown', prompt: 'snowy' });
+    await first.rig.after(50);
+    first.rig.engine.silent = true;
+    first.rig.media.arrive(session.id, connectionId, 'control', { type: 'redirect', id: 'lost', prompt: 'snowy mountains' });
+    first.rig.media.arrive(session.id, connectionId, 'control', { type: 'pause', id: 'p' });
+    first.rig.media.arrive(session.id, connectionId, 'control', { type: 'resume', id: 'q' });
+    await first.rig.after(150);
+    first.chunks(session.id, 0, 4);
+    const events = session.events.sequence;
+    const { epoch } = session.view;
+    first.kill();
+
+    const { rig } = begin();
+    await rig.registry.wake();
+    assert.deepEqual([rig.registry.view(session.id).state, rig.registry.view(session.id).committed90k], ['orphaned', 75_000]);
+    assert.throws(() => rig.registry.get(session.id), (error: SegueError) => error.code === 'conflict');
+    const [back, same] = await Promise.all([rig.registry.reach(session.id), rig.registry.reach(session.id)]);
+    assert.equal(back, same);
+    assert.equal(rig.registry.live.length, 1);
+    const opened = rig.engine.sent.find((message) => message.type === 'session.open');
+    assert.ok(opened?.type === 'session.open');
+    assert.deepEqual([opened.seed, opened.prompt, opened.tenant, opened.story?.chunks.length], [5, 'mountains', 'somebody', 5]);
+    assert.ok(back.view.epoch > epoch && back.view.committed90k === 75_000);
+    assert.deepEqual(back.memory.turns.map(({ requestId, prompt, outcome }) => [requestId, prompt, outcome]), [[null, 'mountains', 'open'], ['shown', 'snowy', 'applied'], ['lost', 'snowy mountains', 'applied']]);
+    assert.ok(back.events.sequence > events);
+    assert.deepEqual(back.events.since(0).events.map(({ sequence }) => sequence), Array.from({ length: back.events.sequence }, (_, index) => index + 1));
+
+    // Applied at 15,000, and 75,000 of the story are there: not asked for again. The one that was not answered is, and is answered then.
+    assert.deepEqual(rig.engine.requests.filter(({ request }) => request === 'redirect').map(({ requestId }) => requestId), ['lost']);
+    const connection = await rig.connect(back);
+    await rig.after(100);
+    const answers = (id: string): unknown[] => rig.media.texts(connection).filter(({ re }) => re === id).map(({ type }) => type);
+    for (const [id, type] of [['shown', 'redirect'], ['lost', 'redirect'], ['p', 'pause']] as const) rig.media.arrive(back.id, connection, 'control', { type, id, ...(type === 'redirect' ? { prompt: 'snowy' } : {}) });
+    await rig.after(50);
+    assert.deepEqual(answers('shown'), ['accepted', 'applied']);
+    assert.deepEqual(answers('lost'), ['accepted', 'applied']);
+    assert.deepEqual(answers('p').at(-1), 'superseded', 'answered before, by the resume that came after it');
+    assert.equal(back.memory.turns.length, 3, 'nothing is done twice');
+  });
+
+  it('a redirect that was told as applied is asked for again where its pictures were not kept', async () => {
+    const first = begin();
+    const { session, connectionId } = await first.rig.join();
+    await first.rig.after(100);
+    first.chunks(session.id, 0, 0);
+    first.rig.media.arrive(session.id, connectionId, 'control', { type: 'redirect', id: 'r', prompt: 'snowy' });
+    await first.rig.after(50);
+    first.kill();
+    const { rig } = begin();
+    await rig.registry.wake();
+    const back = await rig.registry.reach(session.id);
+    const connection = await rig.connect(back);
+    await rig.after(50);
+    assert.deepEqual(rig.engine.requests.filter(({ request }) => request === 'redirect').map(({ requestId }) => requestId), ['r']);
+    assert.equal(rig.media.texts(connection).filter(({ type }) => type === 'applied').length, 0, 'and not told again');
+  });
+
+  it('asks for capacity like anybody: without it, it waits, and is there later', async () => {
+    const first = begin();
+    const { session } = await first.rig.join();
+    await first.rig.after(100);
+    first.kill();
+    const { rig } = begin({ capacity: 0 });
+    await rig.registry.wake();
+    await assert.rejects(rig.registry.reach(session.id), (error: SegueError) => error.code === 'at_capacity');
+    await rig.after(3_000);
+    assert.equal(rig.registry.view(session.id).state, 'orphaned');
+    rig.engine.capacity = 1;
+    assert.equal((await rig.registry.reach(session.id)).id, session.id);
+  });
+
+  it('nobody comes: after its time it is over, for good', async () => {
+    const first = begin();
+    const { session } = await first.rig.join();
+    await first.rig.after(100);
+    first.kill();
+    const second = begin();
+    await second.rig.registry.wake();
+    await second.rig.after(RESUME_MS + 1_000);
+    await assert.rejects(second.rig.registry.reach(session.id), (error: SegueError) => error.code === 'session_not_found');
+    await second.rig.after(100);
+    second.kill();
+    const third = begin();
+    await third.rig.registry.wake();
+    assert.throws(() => third.rig.registry.view(session.id), (error: SegueError) => error.code === 'session_not_found');
+    // Only on disk, and deleted there: told when that is so.
+    let removed = false;
+    const removing = third.rig.registry.remove(session.id, 'deleted').then((view) => ((removed = true), view));
+    await third.rig.after(5);
+    assert.equal(removed, false);
+    await third.rig.after(50);
+    assert.equal((await removing).state, 'closed');
+    await assert.rejects(third.rig.registry.remove(session.id, 'deleted'), (error: SegueError) => error.code === 'session_not_found');
+  });
+
+  it('one that was closed does not come back; one that ended with the server does', async () => {
+    const first = begin();
+    const closed = await first.rig.join();
+    const drained = await first.rig.join();
+    const closing = closed.session.close('done');
+    await first.rig.after(3_000);
+    await closing;
+    const all = first.rig.registry.closeAll('the server is shutting down');
+    await first.rig.after(3_000);
+    await all;
+    first.kill();
+    const { rig } = begin();
+    await rig.registry.wake();
+    await assert.rejects(rig.registry.reach(closed.session.id), (error: SegueError) => error.code === 'session_not_found');
+    assert.equal((await rig.registry.reach(drained.session.id)).id, drained.session.id);
+  });
+});
