@@ -52,7 +52,7 @@ export interface PictureCounters {
 
 /**
  * Lets raw pictures go when they are due and encodes them, one at a time. Held (nothing is due) before the first frame, on an
- * underrun, while paused or unwatched, and after a fence; then the last picture is repeated. A frame whose successor is due as well
+ * underrun, while paused, on hold or unwatched, and after a fence; then the last picture is repeated. A frame whose successor is due as well
  * is skipped: late frames never pile up. A frame that leaves is claimed first; one that the engine has recalled is dropped.
  *
  * The epoch is compared with the session's word after every encode: what was overtaken by a fence is not handed on, and the next
@@ -82,6 +82,7 @@ export class PicturePump {
   #lastLeftMs = -Infinity;
   #watched = false;
   #paused = false;
+  #onHold = false;
   #encoding = false;
   #failures = 0;
   #epoch: number;
@@ -166,7 +167,15 @@ export class PicturePump {
     this.#step();
   }
 
-  /** The word was raised: drops what is older and holds until the new epoch's first frame. A fence also ends a pause. */
+  /** Stops for a while, and goes on exactly where it stopped. @param atMs sound is out up to this time. */
+  setOnHold(onHold: boolean, atMs: number): void {
+    if (this.#onHold === onHold) return;
+    this.#onHold = onHold;
+    if (onHold) this.#timeline.holdAt(atMs);
+    this.#step();
+  }
+
+  /** The word was raised: drops what is older and holds until the new epoch's first frame. A fence also ends a pause, and a hold. */
   fence(): void {
     this.#observeEpoch();
     this.#step();
@@ -178,9 +187,10 @@ export class PicturePump {
     this.#epoch = epoch;
     this.counters.framesFenced += this.#queue.dropWhere((frame) => frame.epoch !== epoch);
     this.#words.outgoing.restart();
-    this.#timeline.hold();
+    this.#timeline.fence();
     this.#end90k = null;
     this.#paused = false;
+    this.#onHold = false;
   }
 
   requestKeyframe(): void {
@@ -204,7 +214,8 @@ export class PicturePump {
     this.#observeEpoch();
     if (this.#closed || !this.#watched || this.#encoding) return;
     const now = this.#clock.now();
-    if (!this.#timeline.running && !this.#paused && this.#queue.head !== null) this.#start(this.#queue.head.start90k, now);
+    const next90k = this.#timeline.heldAt90k ?? this.#queue.head?.start90k ?? null;
+    if (!this.#timeline.running && !this.#paused && !this.#onHold && next90k !== null) this.#start(next90k, now);
     const at = this.#timeline.running ? this.#flow(now) : this.#repeat(now);
     if (at !== null && !this.#encoding) this.#timer = this.#clock.schedule(at, () => this.#step());
   }

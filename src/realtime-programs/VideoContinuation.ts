@@ -18,6 +18,7 @@ import { continuationDemand, continuationSpec, directorPass } from './continuati
 import type { ContinuationModel, ScenePlan } from './continuation_model.ts';
 import { blocksOf, type ChunkInFlight, type ContinuationState, type Opening, type Scene, type Talk } from './continuation_state.ts';
 import { changeOptions } from './redirect_choice.ts';
+import { completesBlend, eventsOf, mixOf, sceneOfNextChunk } from './scene_blend.ts';
 
 /**
  * Endless video with sound, steered by actions and redirected by words. Per chunk: denoise steps, then picture and sound of one frame
@@ -131,13 +132,15 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     }
   }
 
-  redirect(state: ContinuationState, { requestId, prompt, seamless, conditioningVersion }: RedirectRequest) {
+  redirect(state: ContinuationState, { requestId, prompt, seamless, conditioningVersion, transition }: RedirectRequest) {
     const { opening } = state;
     const entry = opening?.encode.plan.entry ?? null;
     const plan = state.scene?.plan ?? state.talk?.plan ?? (entry === null ? this.#model.language.choose(state.seed) : this.#model.language.planOfEntry(entry));
     const { talk: heard, warnings } = this.#listen(plan, prompt, state.seed);
     const fresh = state.frames === 0 || state.scene === null;
-    const talk: Talk = { requestId, conditioningVersion, mode: fresh ? 'open' : seamless ? 'seamless' : 'hard', plan, ...heard, encoder: null };
+    const mode = fresh ? 'open' : transition?.kind === 'cut' ? 'cut' : seamless ? 'seamless' : 'hard';
+    const over = transition?.kind === 'blend' && !fresh ? transition.chunks : null;
+    const talk: Talk = { requestId, conditioningVersion, mode, over, plan, ...heard, encoder: null };
     // A new wish replaces one that nothing was shown of; narration of the old one ends here, unfinished.
     const next = { ...state, talk, upcoming: null, narration: null, opening: opening === null ? null : { ...opening, asked: entry === null ? prompt : null } };
     return { state: next, warnings };
@@ -147,12 +150,13 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     const { components } = this.#model;
     const passes = 1 + (state.talk?.edits.length ?? 0);
     const think = passes * directorPass(components).reduce((sum, component) => sum + predict(component), 0) + predict(components.encoder);
-    if (state.talk?.mode === 'open') return think + this.#startComponents(state).reduce((ms, component) => ms + predict(component), predict(components.picture) + predict(components.sound));
-    return think + this.#changeOptions(state, state.talk?.mode !== 'seamless', predict)[0]!.predictedMs;
+    const { talk } = state;
+    if (talk?.mode === 'open' || talk?.mode === 'cut') return think + this.#startComponents(state).reduce((ms, component) => ms + predict(component), predict(components.picture) + predict(components.sound));
+    return think + this.#changeOptions(state, talk?.mode !== 'seamless', talk?.over ?? null, predict)[0]!.predictedMs;
   }
 
   steerable(state: ContinuationState): boolean {
-    return this.#changeOptions(state, true, () => 1).some(({ how }) => how === 'steer');
+    return this.#changeOptions(state, true, null, () => 1).some(({ how }) => how === 'steer');
   }
 
   withdraw(state: ContinuationState): ContinuationState {
@@ -172,13 +176,16 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     const { talk, scene, narration } = current;
     if (current.frames === 0 && (scene ?? talk) !== null) return { ...(scene === null ? current : this.#opened(current, scene)), talk, narration, lineage };
     const unseen = current.upcoming ?? (scene !== null && !scene.shown ? scene : null);
-    return {
-      ...version,
-      lineage,
-      talk: talk === null ? version.talk : talk.mode === 'seamless' ? { ...talk, mode: 'hard' } : talk,
-      upcoming: unseen === null ? null : { ...unseen, how: 'restart', step: 0 },
-      narration,
-    };
+    const still = talk === null ? version.talk : talk.mode === 'seamless' && talk.over === null ? ({ ...talk, mode: 'hard' } as const) : talk;
+    return { ...this.#wished({ ...version, lineage }, unseen), talk: still, narration };
+  }
+
+  /** A kept version, with a scene that is not in it to be shown next, in the way in which it was asked for. */
+  #wished(version: ContinuationState, wish: Scene | null): ContinuationState {
+    if (wish === null) return { ...version, upcoming: null };
+    const again: Scene = { ...wish, step: 0, shown: false, blend: null };
+    if (wish.how === 'cut') return this.#opened(version, again);
+    return { ...version, upcoming: { ...again, how: wish.over === null ? 'restart' : 'blend' } };
   }
 
   remakeMs({ video, inFlight, start, scene }: ContinuationState, predict: Predict): number | null {
@@ -191,7 +198,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   revised(version: ContinuationState, current: ContinuationState): ContinuationState {
     const { scene, talk, narration } = current;
     const wish = current.upcoming ?? (scene?.conditioningVersion === version.scene?.conditioningVersion ? null : scene);
-    return { ...version, lineage: current.lineage + 1, talk, narration, upcoming: wish === null ? null : { ...wish, how: 'restart', step: 0, shown: false } };
+    return { ...this.#wished({ ...version, lineage: current.lineage + 1 }, wish), talk, narration };
   }
 
   blocks(state: ContinuationState): readonly BlockId[] {
@@ -207,7 +214,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   #talkTurn(state: ContinuationState, talk: Talk): LoopTurn {
     const { components, steps } = this.#model;
     const waiting = talk.mode === 'seamless' ? null : state.position90k;
-    const media = [...(talk.mode === 'open' ? this.#startComponents(state) : Array<string>(steps).fill(components.denoise)), components.picture, components.sound];
+    const media = [...(talk.mode === 'open' || talk.mode === 'cut' ? this.#startComponents(state) : Array<string>(steps).fill(components.denoise)), components.picture, components.sound];
     const boosted = talk.requestId !== null;
     if (talk.encoder !== null) return { ...this.#base(state, 'encoder', talk.encoder), leadsTo: waiting, after: media, boosted };
     const director = talk.director!;
@@ -243,7 +250,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     if (inFlight === null && video.plan.phase === 'write') {
       // Under what the chunk itself was made under, whatever has been asked for since.
       const conditioning: LoopTurn['conditioning'] =
-        state.writeUnder === null ? { kind: 'live', version: scene.conditioningVersion, prompt: scene.prompt } : { kind: 'fixed', conditioning: state.writeUnder };
+        state.writeUnder === null ? { kind: 'live', version: scene.conditioningVersion, prompt: scene.prompt, ...mixOf(scene, video.plan.chunk) } : { kind: 'fixed', conditioning: state.writeUnder };
       return { ...this.#base(state, 'video', video, components.write), conditioning, leadsTo, after: [...Array<string>(steps).fill(components.denoise), ...frame], boosted };
     }
     const after = [...Array<string>(steps - video.plan.step - 1).fill(components.denoise), ...frame];
@@ -256,14 +263,14 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   }
 
   #base(state: ContinuationState, loopId: keyof ContinuationModel['loops'], loop: LoopState, component: string = this.#model.components[loopId as 'encoder']) {
-    const scene = state.inFlight === null ? (state.upcoming ?? state.scene) : state.scene;
+    const scene = state.inFlight === null ? sceneOfNextChunk(state) : state.scene;
     return {
       loopId,
       kernel: this.#model.loops[loopId].kind,
       component,
       state: loop,
       lineage: state.lineage,
-      conditioning: { kind: 'live', version: scene?.conditioningVersion ?? 0, prompt: scene?.prompt ?? null } as LoopTurn['conditioning'],
+      conditioning: { kind: 'live', version: scene?.conditioningVersion ?? 0, prompt: scene?.prompt ?? null, ...(scene === null ? {} : mixOf(scene, state.video.plan.chunk)) } as LoopTurn['conditioning'],
       opensMedia: false,
     };
   }
@@ -273,7 +280,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   /** What is said at the start of a story whose plan is otherwise `plan`. @throws {SegueError} `prompt_not_understood`. */
   #firstTalk(plan: ScenePlan, prompt: string | null, seed: number): Talk {
     const { loops, language } = this.#model;
-    const base = { requestId: null, conditioningVersion: 0, mode: 'open', plan } as const;
+    const base = { requestId: null, conditioningVersion: 0, mode: 'open', over: null, plan } as const;
     if (prompt !== null) return { ...base, ...this.#listen(plan, prompt, seed).talk, encoder: null };
     return { ...base, edits: [], changes: {}, director: null, encoder: loops.encoder.initState({ ids: language.encode(plan) }, bindingContext(seed)) };
   }
@@ -352,6 +359,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       how: 'restart',
       step: 0,
       shown: false,
+      over: talk.over,
+      blend: null,
     };
     if (talk.mode === 'open') {
       const opened = this.#opened(state, scene);
@@ -359,8 +368,13 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       // Said here, because a story that begins without words has no director to say it.
       return { ...unchanged(opened), version: talk.requestId === null ? kept(opened) : null, text: [this.#planText(talk, talk.plan)] };
     }
-    const options = this.#changeOptions(state, talk.mode === 'hard', predict);
-    const { how, predictedMs } = options[0]!;
+    if (talk.mode === 'cut') {
+      const shot = this.#opened(state, { ...scene, how: 'cut' });
+      return { ...unchanged(shot), decisions: [{ name: 'redirect.choice', ...requestOf(talk), chunk: shot.video.plan.chunk, step: 0, args: { how: 'cut' } }] };
+    }
+    const options = this.#changeOptions(state, talk.mode === 'hard', talk.over, predict);
+    const { predictedMs } = options[0]!;
+    const how = talk.over === null ? options[0]!.how : 'blend';
     const next = this.#apply({ ...state, talk: null }, { ...scene, how, step: how === 'steer' ? state.video.plan.step : 0 });
     const decision: Decision = {
       name: 'redirect.choice',
@@ -369,41 +383,44 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       step: next.video.plan.step,
       args: { how, predictedMs: round(predictedMs), ...Object.fromEntries(options.map((option) => [`${option.how}Ms`, round(option.predictedMs)])) },
     };
-    return { ...unchanged(next), decisions: [decision], ...(talk.mode === 'seamless' ? { recall: true } : {}) };
+    // Who asks for a change by degrees is in no hurry for the first of them.
+    return { ...unchanged(next), decisions: [decision], ...(talk.mode === 'seamless' && talk.over === null ? { recall: true } : {}) };
   }
 
-  /** At the start of a story: start frames of the scene (or the picture it was given), then on from them. */
+  /** At the start of a story, or at a cut in it: start frames of the scene (or the picture it was given), then on from them. */
   #opened(state: ContinuationState, scene: Scene): ContinuationState {
     const { loops, language } = this.#model;
     const ctx = bindingContext(state.seed);
-    const latents = state.opening?.encode.latents ?? null;
+    const latents = scene.how === 'cut' ? null : (state.opening?.encode.latents ?? null);
     const opened: ContinuationState = {
       ...state,
       talk: null,
       scene,
       upcoming: null,
       start: latents === null ? loops.start.initState({ index: language.bankIndex(scene.plan) }, ctx) : null,
-      video: loops.video.initState({ firstChunk: 0 }, ctx),
-      sound: loops.sound.initState({ firstChunk: 0 }, ctx),
+      video: loops.video.initState({ firstChunk: state.chunk }, ctx),
+      sound: loops.sound.initState({ firstChunk: state.chunk }, ctx),
       inFlight: null,
       writeUnder: null,
     };
     return latents === null ? opened : this.#seeded(opened, latents);
   }
 
-  #changeOptions(state: ContinuationState, fenced: boolean, predict: Predict) {
+  /** @param over a change by degrees begins with a chunk: see {@link Scene.over}. */
+  #changeOptions(state: ContinuationState, fenced: boolean, over: number | null, predict: Predict) {
     const { steps, steerUntil, components, loops } = this.#model;
     const { inFlight, video } = state;
     const chunk =
       inFlight === null
         ? null
         : { stepsDone: video.plan.step, noise: 1 - video.plan.step / steps, seeded: video.plan.seeded, ready: loops.video.isChunkReady(video), framesLeft: this.framesPerChunk - (state.frames % this.framesPerChunk) };
-    return changeOptions({ fenced, chunk, steps, steerUntil, writePending: inFlight === null && video.plan.phase === 'write' }, components, predict);
+    const options = changeOptions({ fenced, chunk, steps, steerUntil, writePending: inFlight === null && video.plan.phase === 'write' }, components, predict);
+    return over === null ? options : options.filter(({ how }) => how === 'continue');
   }
 
   #apply(state: ContinuationState, scene: Scene): ContinuationState {
     if (scene.how === 'steer') return { ...state, scene, upcoming: null };
-    if (scene.how === 'continue' || state.inFlight === null) return { ...state, upcoming: scene };
+    if (scene.how === 'continue' || scene.how === 'blend' || state.inFlight === null) return { ...state, upcoming: scene };
     const { boundary } = state.inFlight;
     return { ...state, upcoming: scene, video: boundary, inFlight: null, lineage: state.lineage + 1 };
   }
@@ -419,7 +436,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   #denoised(state: ContinuationState, { stepped, conditioning }: CommittedStep): Transition<ContinuationState> {
     const video = stepped as VideoContinuationState;
     const inFlight: ChunkInFlight = { boundary: state.inFlight?.boundary ?? state.video, conditioning, picture: null, filled: null };
-    const scene = state.inFlight === null ? (state.upcoming ?? state.scene) : state.scene;
+    const scene = state.inFlight === null ? sceneOfNextChunk(state) : state.scene;
     const upcoming = state.inFlight === null ? null : state.upcoming;
     const next = { ...state, video, inFlight, scene, upcoming };
     return unchanged(this.#model.loops.video.isChunkReady(video) ? this.#ready(next) : next);
@@ -464,7 +481,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     const frame = this.#frame(state, inFlight, step, scene);
     const applied: AppliedChange | null =
       scene.shown || scene.requestId === null ? null : { requestId: scene.requestId, how: scene.how, chunk: frame.chunk, step: scene.step, media90k: frame.start90k };
-    return { ...unchanged(next), version: last ? kept(next) : this.#pinned(next), frame, applied };
+    const completed = scene.requestId !== null && completesBlend(scene, frame.chunk, frameInChunk) ? { completed: { requestId: scene.requestId, chunk: frame.chunk, media90k: frame.start90k } } : {};
+    return { ...unchanged(next), version: last ? kept(next) : this.#pinned(next), frame, applied, ...completed };
   }
 
   /** To go on inside a chunk: its frames so far stay as they were seen, the rest is made anew around them. Start frames are simply shown on. */
@@ -476,7 +494,6 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
 
   #frame(state: ContinuationState, { filled, conditioning }: ChunkInFlight, step: CommittedStep, scene: Scene): EmittedFrame {
     const { plan } = state.video;
-    const mine = scene.requestId === null ? [] : [scene.requestId];
     return {
       start90k: state.position90k,
       end90k: state.position90k + this.#frame90k,
@@ -489,7 +506,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       step: plan.changedAtStep,
       conditioningVersion: scene.conditioningVersion,
       actionSequence: conditioning?.actionSequence ?? 0,
-      events: scene.shown ? { started: [], active: mine, completed: [] } : { started: mine, active: mine, completed: scene.replacedRequestId === null ? [] : [scene.replacedRequestId] },
+      events: eventsOf(scene, plan.chunk, state.frames % this.framesPerChunk),
     };
   }
 }

@@ -5,11 +5,12 @@ import type { StartBankState } from '../engine/model/kernels/start_bank.ts';
 import type { VaeTileDecodeState } from '../engine/model/kernels/vae_tile_decode.ts';
 import type { VaeTileEncodeState } from '../engine/model/kernels/vae_tile_encode.ts';
 import type { VideoContinuationState } from '../engine/model/kernels/video_continuation.ts';
-import type { Conditioning } from '../engine/model/loop_kernel.ts';
+import type { Conditioning, PromptBlocks } from '../engine/model/loop_kernel.ts';
 import type { BlockId } from '../engine/model/work.ts';
 import type { ProgramState } from '../engine/programs/RealtimeProgram.ts';
 import type { AppliedHow } from '../streams/messages.ts';
 import type { ScenePlan } from './continuation_model.ts';
+import { promptsOf, type SceneBlend } from './scene_blend.ts';
 
 /** What is being shown, and by whose wish. */
 export interface Scene {
@@ -25,14 +26,20 @@ export interface Scene {
   readonly step: number;
   /** A frame that shows it was emitted. */
   readonly shown: boolean;
+  /** Chunks over which it takes the place of the scene before; null: at once. */
+  readonly over: number | null;
+  /** Once it has begun to. */
+  readonly blend: SceneBlend | null;
 }
 
 /** Words that are being turned into a scene: first the director plans, then the plan is encoded. */
 export interface Talk {
   readonly requestId: string | null;
   readonly conditioningVersion: number;
-  /** `open` begins with start frames; `hard` makes no media until its scene is there; `seamless` lets it flow. */
-  readonly mode: 'open' | 'hard' | 'seamless';
+  /** `open` begins with start frames, and so does `cut` in the midst of a story; `hard` makes no media until its scene is there; `seamless` lets it flow. */
+  readonly mode: 'open' | 'hard' | 'cut' | 'seamless';
+  /** Of a seamless one: see {@link Scene.over}. */
+  readonly over: number | null;
   /** What the director starts from; once it has spoken, what it planned. */
   readonly plan: ScenePlan;
   /** Passes of the director that are still to come after the current one. */
@@ -93,7 +100,10 @@ export interface ContinuationState extends ProgramState {
 /** Blocks that the state keeps alive, with repeats: the pool counts. */
 export function blocksOf({ opening, scene, upcoming, start, video, sound, inFlight, writeUnder, talk, narration }: ContinuationState): BlockId[] {
   const blocks = [...video.blocks, ...sound.blocks];
-  for (const prompt of [scene?.prompt, upcoming?.prompt, inFlight?.conditioning?.prompt, writeUnder?.prompt]) if (prompt) blocks.push(...Object.values(prompt));
+  const prompts: (PromptBlocks | null | undefined)[] = [scene?.prompt, upcoming?.prompt];
+  if (scene !== null) prompts.push(...promptsOf(scene));
+  for (const conditioning of [inFlight?.conditioning, writeUnder]) prompts.push(conditioning?.prompt, ...(conditioning?.mix ?? []).map(({ prompt }) => prompt));
+  for (const prompt of prompts) if (prompt) blocks.push(...Object.values(prompt));
   for (const state of [opening?.encode, start, inFlight?.boundary, inFlight?.picture, talk?.director, talk?.encoder, narration?.director]) if (state) blocks.push(...state.blocks);
   return blocks;
 }

@@ -1,12 +1,12 @@
 import type { Clock, Timer } from '../observe/clock.ts';
 import type { ControlMessage, InputMessage, SessionRequest } from '../protocol/channel.ts';
-import { fences } from '../protocol/channel.ts';
+import { asksForScene, BLEND_CHUNKS, fences } from '../protocol/channel.ts';
 import { parseChannelMessage } from '../protocol/channel_parser.ts';
 import { SegueError, type ErrorBody } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { EngineRequest, EngineToControl, MediaToControl } from '../streams/messages.ts';
 import type { PromptReader } from './ports.ts';
-import { RequestLedger, requestKind, type LedgerEntry, type RequestAnswer } from './RequestLedger.ts';
+import { RequestLedger, requestKind, supersedes, type LedgerEntry, type RequestAnswer } from './RequestLedger.ts';
 import { RequestWaiters, type WaitUntil } from './RequestWaiters.ts';
 
 /** From `accepted` to the last answer. */
@@ -152,21 +152,20 @@ export class SessionRequests {
     this.#accept(message, request, warnings);
   }
 
-  /** What of a redirect's prompt has no effect. Throws prompt_not_understood. */
+  /** What of a prompt has no effect. Throws prompt_not_understood. */
   #warningsOf(request: SessionRequest): readonly PromptWarning[] {
-    return request.type === 'redirect' ? this.#host.prompts.read(request.prompt) : [];
+    return asksForScene(request) ? this.#host.prompts.read(request.prompt) : [];
   }
 
   #accept(message: ChannelMessage, request: SessionRequest, warnings: readonly PromptWarning[]): void {
     const kind = requestKind(request.type);
     const epoch = message.fencedEpoch ?? this.#host.epoch;
     for (const older of this.#ledger.open()) {
-      // An interrupt voids the redirect that it interrupts; otherwise the newest of a kind wins.
-      if (older.kind === kind || (kind === 'interrupt' && older.kind === 'redirect')) this.#answer(older, { type: 'superseded', re: older.id, by: request.id });
+      if (supersedes(kind, older.kind)) this.#answer(older, { type: 'superseded', re: older.id, by: request.id });
     }
     const entry = this.#ledger.add({ id: request.id, kind, epoch, acceptedMs: this.#host.clock.now(), connectionId: message.connectionId });
     if (message.channel === 'control') entry.controlCopies.add(message.connectionId);
-    if (request.type === 'redirect') this.#conditioningVersion += 1;
+    if (asksForScene(request)) this.#conditioningVersion += 1;
     const held90k = message.held?.media90k ?? null;
     const { clock } = this.#host;
     this.#watchdogs.set(
@@ -227,9 +226,14 @@ function engineRequest(request: SessionRequest, presented90k: number): EngineReq
       return { request: 'interrupt', presented90k };
     case 'redirect':
       return { request: 'redirect', prompt: request.prompt, seamless: request.seamless === true, presented90k };
+    case 'cut':
+      return { request: 'cut', prompt: request.prompt, presented90k };
+    case 'blend':
+      return { request: 'blend', prompt: request.prompt, chunks: request.chunks ?? BLEND_CHUNKS.default };
+    case 'hold':
+    case 'release':
     case 'pause':
-      return { request: 'pause' };
     case 'resume':
-      return { request: 'resume' };
+      return { request: request.type };
   }
 }

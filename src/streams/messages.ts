@@ -5,11 +5,11 @@
 import type { MediaEvent } from './media_events.ts';
 import type { MediaFormat, MediaTime90k } from './media_time.ts';
 import type { SharedPoolDescriptor } from './shared_pool.ts';
+import type { AppliedHow } from '../protocol/applied_how.ts';
 import type { ErrorBody } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 
-/** How a request came to take effect. */
-export type AppliedHow = 'interrupted' | 'restart' | 'steer' | 'continue' | 'paused' | 'resumed';
+export type { AppliedHow };
 
 export interface SessionChannels {
   readonly words: SharedArrayBuffer;
@@ -55,6 +55,13 @@ export type EngineRequest = {
   | { readonly request: 'interrupt'; readonly presented90k: MediaTime90k }
   /** `seamless` does not fence: old frames flow until the new ones are there, and nothing is rewound. */
   | { readonly request: 'redirect'; readonly prompt: string; readonly seamless: boolean; readonly presented90k: MediaTime90k }
+  /** As a redirect that fences, without the picture that came before. */
+  | { readonly request: 'cut'; readonly prompt: string; readonly presented90k: MediaTime90k }
+  /** As a seamless redirect, by degrees over so many chunks. */
+  | { readonly request: 'blend'; readonly prompt: string; readonly chunks: number }
+  /** Nothing is begun, and nothing is given up, until `release`, something that interrupts, or `HOLD_LIMIT_MS`. */
+  | { readonly request: 'hold' }
+  | { readonly request: 'release' }
   | { readonly request: 'pause' }
   | { readonly request: 'resume' }
   /** The word was raised but the request it was raised for is void (a duplicate by another way): go on, under the new epoch. */
@@ -84,6 +91,10 @@ export type EngineToControl =
       /** What of the prompt had no effect. */
       readonly warnings: readonly PromptWarning[];
     }
+  /** A blend's last chunk is there. */
+  | { readonly type: 'request.completed'; readonly sessionId: string; readonly requestId: string; readonly epoch: number; readonly conditioningVersion: number; readonly chunk: number; readonly media90k: MediaTime90k }
+  /** A hold that nobody ended has ended itself. */
+  | { readonly type: 'hold.expired'; readonly sessionId: string; readonly requestId: string }
   | { readonly type: 'request.superseded'; readonly sessionId: string; readonly requestId: string; readonly by: string }
   | { readonly type: 'request.failed'; readonly sessionId: string; readonly requestId: string; readonly error: ErrorBody }
   | {

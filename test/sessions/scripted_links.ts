@@ -122,7 +122,7 @@ export class ScriptedEngine extends ScriptedLink<ControlToEngine, EngineToContro
 
   apply({ sessionId, requestId, epoch, conditioningVersion, request }: EngineRequest): void {
     if (request === 'adopt') return;
-    const how = ({ interrupt: 'interrupted', redirect: 'restart', pause: 'paused', resume: 'resumed' } as const)[request];
+    const how = ({ interrupt: 'interrupted', redirect: 'restart', cut: 'cut', blend: 'blend', hold: 'held', release: 'released', pause: 'paused', resume: 'resumed' } as const)[request];
     this.emit({ type: 'request.applied', sessionId, requestId, how, epoch, conditioningVersion, chunk: 3, step: 0, media90k: 15_000, predictedMs: null, elapsedMs: 12, warnings: [] });
   }
 }

@@ -70,5 +70,6 @@ export class LoopScheduler {
 
 function conditioningOf({ conditioning }: LoopTurn, { sequence, steer, speed }: HeldAction): Conditioning {
   if (conditioning.kind === 'fixed') return conditioning.conditioning;
-  return { version: conditioning.version, actionSequence: sequence, steer, speed, prompt: conditioning.prompt };
+  const { version, prompt, mix } = conditioning;
+  return { version, actionSequence: sequence, steer, speed, prompt, ...(mix === undefined ? {} : { mix }) };
 }

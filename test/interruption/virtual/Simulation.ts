@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { EngineCore } from '../../../src/engine/runtime/EngineCore.ts';
 import type { EngineOptions } from '../../../src/engine/runtime/engine_options.ts';
+import { fencing } from '../../../src/engine/scheduler/RequestScheduler.ts';
 import { SimulatedWorker, type SimulatedOutcome } from '../../../src/engine/runtime/SimulatedWorker.ts';
 import type { WorkUnitBatch } from '../../../src/engine/model/work.ts';
 import { VirtualClock } from '../../../src/observe/virtual_clock.ts';
@@ -81,9 +82,8 @@ export class Simulation {
 
   /** Fences where the request fences, and hands it to the engine after `delayMs`: the time that the control thread takes. */
   request(session: SimulatedSession, requestId: string, body: RequestBody, delayMs = 0): void {
-    const fences = body.request === 'interrupt' || body.request === 'adopt' || (body.request === 'redirect' && !body.seamless);
     const presented90k = session.held90k;
-    const epoch = fences ? session.fence() : session.words.epoch;
+    const epoch = fencing(body as EngineRequest) ? session.fence() : session.words.epoch;
     const request = { type: 'session.request', sessionId: session.sessionId, requestId, epoch, conditioningVersion: epoch, presented90k, ...body } as EngineRequest;
     if (body.request !== 'adopt') session.asked(requestId);
     this.#deliver(session, () => {

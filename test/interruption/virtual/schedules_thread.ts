@@ -14,7 +14,7 @@ import type { RequestBody, SimulatedSession } from './SimulatedSession.ts';
 const event = fc.record({
   afterMs: fc.integer({ min: 0, max: 120 }),
   delayMs: fc.constantFrom(0, 0, 0, 1, 25, 100, 250),
-  what: fc.constantFrom('interrupt', 'hard', 'hard', 'hard', 'seamless', 'seamless', 'pause', 'resume', 'adopt', 'nonsense', 'hardNonsense', 'tap', 'left', 'right', 'straight', 'hurry'),
+  what: fc.constantFrom('interrupt', 'hard', 'hard', 'hard', 'seamless', 'seamless', 'cut', 'cut', 'blend', 'blend', 'hold', 'hold', 'release', 'cutNonsense', 'pause', 'resume', 'adopt', 'nonsense', 'hardNonsense', 'tap', 'left', 'right', 'straight', 'hurry'),
   session: fc.integer({ min: 0, max: 1 }),
 } as const);
 
@@ -37,11 +37,19 @@ function body(what: Schedule['events'][number]['what'], index: number): RequestB
     case 'interrupt':
     case 'pause':
     case 'resume':
+    case 'hold':
+    case 'release':
     case 'adopt':
       return { request: what };
     case 'hard':
     case 'seamless':
       return { request: 'redirect', prompt: `scene ${index % 10}`, seamless: what === 'seamless' };
+    case 'cut':
+      return { request: 'cut', prompt: `scene ${index % 10}` };
+    case 'cutNonsense':
+      return { request: 'cut', prompt: 'mumble' };
+    case 'blend':
+      return { request: 'blend', prompt: `scene ${index % 10}`, chunks: 2 + (index % 5) };
     case 'nonsense':
     case 'hardNonsense':
       return { request: 'redirect', prompt: 'mumble', seamless: what === 'nonsense' };
