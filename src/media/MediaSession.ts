@@ -97,7 +97,7 @@ export class MediaSession {
     this.#gate = new ChannelGate(deps.options.limits);
     this.#input = new HeldInput(deps.clock, this.#words, () => deps.sinks.toEngine({ type: 'media.action', sessionId: this.sessionId }));
     this.#bitrate = new BitrateControl(deps.options.bitrate);
-    this.#hold = new ProvisionalHold(deps.clock, () => this.#pictures.setOnHold(false, deps.clock.now()));
+    this.#hold = new ProvisionalHold(deps.clock, () => this.#pictures.setOnHold(false));
     this.#engineEpoch = deps.options.fence === 'queue' ? new EngineEpoch(this.#words) : null;
     const shared = { clock: deps.clock, rtp: deps.rtp, words: this.#words, fence: this.#engineEpoch ?? this.#words, timeline: this.#timeline, stamped: deps.stamped };
     this.#pictures = new PicturePump({
@@ -105,6 +105,7 @@ export class MediaSession {
       pool: this.#videoPool,
       format: deps.format,
       encoder: deps.pictureEncoder,
+      soundOutMs: () => this.#sounds.nextPacketMs,
       events: {
         anchored: () => deps.sinks.toEngine({ type: 'media.anchored', sessionId: this.sessionId }),
         leave: (picture) => this.#sendPicture(picture),
@@ -263,7 +264,7 @@ export class MediaSession {
   #setOnHold({ type, id }: { readonly type: 'hold' | 'release'; readonly id: string }): void {
     if (type === 'hold') this.#hold.begin(id);
     else this.#hold.end();
-    this.#pictures.setOnHold(this.#hold.active, this.#sounds.nextPacketMs);
+    this.#pictures.setOnHold(this.#hold.active);
   }
 
   /** Whoever asks for something else that flows wants to see it: it ends a pause here as it does on the other threads. */
@@ -271,7 +272,7 @@ export class MediaSession {
     if (type === 'pause' || type === 'resume') {
       this.#hold.end();
       this.#pictures.setPaused(type === 'pause');
-      this.#pictures.setOnHold(false, this.#clock.now());
+      this.#pictures.setOnHold(false);
     } else if (type === 'redirect' || type === 'blend') this.#pictures.setPaused(false);
   }
 

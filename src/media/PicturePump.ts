@@ -72,6 +72,7 @@ export class PicturePump {
   readonly #format: MediaFormat;
   readonly #frameDuration90k: number;
   readonly #stamped: boolean;
+  readonly #soundOutMs: () => number;
   /** The picture that is being encoded, and the last one that left: only that one is ever repeated. */
   #picture: Uint8Array;
   #held: Uint8Array;
@@ -99,6 +100,8 @@ export class PicturePump {
     readonly format: MediaFormat;
     readonly encoder: VpxEncoder;
     readonly stamped: boolean;
+    /** Sound is out up to this time. */
+    readonly soundOutMs: () => number;
     readonly events: PicturePumpEvents;
   }) {
     this.#clock = deps.clock;
@@ -110,6 +113,7 @@ export class PicturePump {
     this.#events = deps.events;
     this.#format = deps.format;
     this.#stamped = deps.stamped;
+    this.#soundOutMs = deps.soundOutMs;
     this.#epoch = deps.fence.epoch;
     this.#queue = new FrameQueue(deps.pool);
     this.#frameDuration90k = frameDuration90k(deps.format);
@@ -167,11 +171,11 @@ export class PicturePump {
     this.#step();
   }
 
-  /** Stops for a while, and goes on exactly where it stopped. @param atMs sound is out up to this time. */
-  setOnHold(onHold: boolean, atMs: number): void {
+  /** Stops for a while, and goes on exactly where it stopped. */
+  setOnHold(onHold: boolean): void {
     if (this.#onHold === onHold) return;
     this.#onHold = onHold;
-    if (onHold) this.#timeline.holdAt(atMs);
+    if (onHold) this.#timeline.holdAt(this.#soundOutMs());
     this.#step();
   }
 
@@ -214,14 +218,18 @@ export class PicturePump {
     this.#observeEpoch();
     if (this.#closed || !this.#watched || this.#encoding) return;
     const now = this.#clock.now();
-    const next90k = this.#timeline.heldAt90k ?? this.#queue.head?.start90k ?? null;
-    if (!this.#timeline.running && !this.#paused && !this.#onHold && next90k !== null) this.#start(next90k, now);
+    if (!this.#timeline.running && !this.#paused && !this.#onHold) {
+      const { heldAt90k } = this.#timeline;
+      // To the sample: a packet of silence that is out already has no room for the sound that comes next.
+      if (heldAt90k !== null) this.#start(heldAt90k, Math.max(now + PREROLL_MS, this.#soundOutMs()));
+      else if (this.#queue.head !== null) this.#start(this.#queue.head.start90k, now + PREROLL_MS);
+    }
     const at = this.#timeline.running ? this.#flow(now) : this.#repeat(now);
     if (at !== null && !this.#encoding) this.#timer = this.#clock.schedule(at, () => this.#step());
   }
 
-  #start(media90k: MediaTime90k, now: number): void {
-    const anchor = this.#timeline.anchor(media90k, now + PREROLL_MS);
+  #start(media90k: MediaTime90k, atMs: number): void {
+    const anchor = this.#timeline.anchor(media90k, atMs);
     this.#words.writeAnchor(anchor);
     this.#events.anchored(anchor);
   }
@@ -245,7 +253,7 @@ export class PicturePump {
     }
     let due = this.#due(head.start90k);
     if (due - now > MAX_AHEAD_MS) {
-      this.#start(head.start90k, now);
+      this.#start(head.start90k, now + PREROLL_MS);
       due = this.#due(head.start90k);
     }
     if (due - now > DUE_TOLERANCE_MS) return due;
