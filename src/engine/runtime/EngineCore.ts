@@ -229,7 +229,7 @@ export class EngineCore {
 
   #sessionDependencies() {
     const { clock, toControl, toMedia } = this.#deps;
-    return { clock, options: this.#options, toControl, toMedia, trace: (event: TraceEvent) => this.#trace(event), changed: (session: EngineSession) => this.#dispatcher.requeue(session) };
+    return { clock, options: this.#options, toControl, toMedia, trace: (event: TraceEvent) => this.#trace(event), changed: (session: EngineSession) => this.#dispatcher.requeue(session), wake: () => this.#dispatcher.round() };
   }
 
   #request(request: EngineRequest): void {

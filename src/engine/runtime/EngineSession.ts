@@ -36,6 +36,8 @@ export interface SessionDependencies {
   readonly trace: (event: TraceEvent) => void;
   /** What may step has changed. */
   readonly changed: (session: EngineSession) => void;
+  /** It has changed by itself, and no message follows that would begin a round of dispatching. */
+  readonly wake: () => void;
 }
 
 export interface SessionOpening {
@@ -271,6 +273,7 @@ export class EngineSession implements WorkSource {
     this.#deps.toControl({ type: 'hold.expired', sessionId: this.sessionId, requestId });
     this.#trace('hold.expired', {}, requestId);
     this.#deps.changed(this);
+    this.#deps.wake();
   }
 
   #redirect(request: Extract<EngineRequest, { readonly prompt: string }>, supersedes: boolean): void {
