@@ -153,7 +153,9 @@ for (const way of ['WebSocket', 'REST'] as const) {
       await delay(600);
       const sent90k = await drive.sent90k;
       const interrupted = await drive.ask({ type: 'interrupt' });
-      assert.ok(Math.abs(interrupted.media90k - sent90k) <= 2 * 7500, `held at ${interrupted.media90k / 7500}, sent ${sent90k / 7500}`);
+      // What is told of the position is told four times a second: it may lag by as much.
+      const ahead = (interrupted.media90k - sent90k) / 7500;
+      assert.ok(ahead >= -1 && ahead <= 4, `held ${ahead} frames after what was told to be sent`);
       const resumed = await drive.ask({ type: 'resume' });
       assert.equal(resumed.how, 'resumed');
       await drive.notice('it goes on', (notice) => notice.epoch === interrupted.epoch && notice.media90k >= interrupted.media90k);
