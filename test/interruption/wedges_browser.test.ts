@@ -38,7 +38,7 @@ describe('wedges in a browser', () => {
     try {
       await path.between(page.probe.page);
       await page.join();
-      assert.equal(await page.transport(), 'webrtc');
+      await page.probe.page.waitForFunction(`globalThis.segue.transport === 'webrtc'`, undefined, { timeout: 10_000 });
       path.loss = LOSS;
       const all: Settled[] = [];
       for (let round = 0; round < 8; round++) {
