@@ -37,14 +37,16 @@ export class LossyPath {
 
   /** Puts itself between: call it before the page joins. */
   async between(page: Page): Promise<void> {
-    await page.route('**/v1/sessions/*/connections', async (route) => {
-      const { type, sdp } = route.request().postDataJSON() as { readonly type: string; readonly sdp: string };
+    await page.route(/\/v1\/sessions\/[^/]+\/connections/, async (route) => {
+      const request = route.request();
+      // Trickled candidates would tell the server a way around.
+      if (request.method() === 'PATCH') return route.fulfill({ status: 204 });
+      if (request.method() !== 'POST' && request.method() !== 'PUT') return route.continue();
+      const { type, sdp } = request.postDataJSON() as { readonly type: string; readonly sdp: string };
       const response = await route.fetch({ postData: JSON.stringify({ type, sdp: sdp.replace(/^a=candidate:.*\r\n/gm, '') }) });
-      const answer = (await response.json()) as { readonly sdp: string };
-      await route.fulfill({ response, json: { ...answer, sdp: this.#throughHere(answer.sdp) } });
+      const answer = (await response.json()) as { readonly sdp?: string };
+      await route.fulfill({ response, json: answer.sdp === undefined ? answer : { ...answer, sdp: this.#throughHere(answer.sdp) } });
     });
-    // Trickled candidates would tell the server a way around.
-    await page.route('**/v1/sessions/*/connections/*', (route) => (route.request().method() === 'PATCH' ? route.fulfill({ status: 204 }) : route.continue()));
   }
 
   close(): void {

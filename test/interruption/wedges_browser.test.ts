@@ -32,7 +32,7 @@ describe('wedges in a browser', () => {
     assert.equal(exit?.code, 0, server?.tail());
   });
 
-  it(`with ${LOSS * 100} % of all packets lost, every request settles in time, and the next turn is painted`, async () => {
+  it(`with ${LOSS * 100} % of all packets lost, every request settles in time, and the next turn is painted`, async (t) => {
     const path = await LossyPath.open(seededRandom(7));
     const page = await DrivePage.open(probe, server, { query: 'seed=3', ear: false });
     try {
@@ -47,6 +47,7 @@ describe('wedges in a browser', () => {
         assert.ok(settled.length === 3 && settled.every(({ tookMs }) => tookMs < SETTLE_MS + TIMER_MS), JSON.stringify(settled));
         all.push(...settled);
       }
+      t.diagnostic(`${path.lost} of ${path.lost + path.passed} packets lost; slowest answer ${Math.round(Math.max(...all.map(({ tookMs }) => tookMs)))} ms`);
       // A retransmission waits a second at least, and may be lost itself: a watchdog's answer is one, too, but not the rule.
       const answered = all.filter(({ outcome }) => outcome === 'applied' || outcome === 'superseded').length;
       assert.ok(answered >= 0.8 * all.length && all.every(({ outcome }) => ['applied', 'superseded', 'timed_out'].includes(outcome)), JSON.stringify(all));
