@@ -14,6 +14,7 @@ import type { MediaDemand } from '../engine/scheduler/AdmissionController.ts';
 import type { LoopTurn } from '../engine/scheduler/LoopTurn.ts';
 import { SegueError } from '../protocol/errors.ts';
 import { frameDuration90k, mediaTime90kToMs, type MediaFormat } from '../streams/media_time.ts';
+import { ContinuationDrafts } from './ContinuationDrafts.ts';
 import { continuationDemand, continuationSpec, directorPass } from './continuation_declaration.ts';
 import type { ContinuationModel, ScenePlan } from './continuation_model.ts';
 import { blocksOf, type ChunkInFlight, type ContinuationState, type Opening, type Scene, type Talk } from './continuation_state.ts';
@@ -33,6 +34,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   readonly format: MediaFormat;
   readonly framesPerChunk: number;
   readonly vocabulary: readonly string[];
+  readonly speculation: ContinuationDrafts;
   readonly #model: ContinuationModel;
   readonly #frame90k: number;
   readonly #samplesPerFrame: number;
@@ -45,6 +47,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     this.#frame90k = frameDuration90k(model.format);
     this.#samplesPerFrame = model.format.audioSampleRate / model.format.framesPerSecond;
     if (!Number.isInteger(this.#samplesPerFrame)) throw new TypeError(`${model.format.audioSampleRate} samples/s are no whole number per frame at ${model.format.framesPerSecond} frames/s`);
+    this.speculation = new ContinuationDrafts(model, this);
     this.spec = continuationSpec(model);
     this.demand = continuationDemand(model, mediaTime90kToMs(this.#frame90k * model.framesPerChunk));
   }
@@ -115,7 +118,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       case 'director':
         return state.talk !== null ? this.#planned(state, state.talk, step.stepped as ArDecodeState) : this.#narrated(state, step.stepped as ArDecodeState);
       case 'encoder':
-        return this.#encoded(state, state.talk!, step.stepped as EncoderChunkState, predict);
+        return this.encoded(state, state.talk!, (step.stepped as EncoderChunkState).encoded!, predict);
       case 'start':
         return unchanged(this.#seeded(state, (step.stepped as StartBankState).latents!));
       case 'image':
@@ -341,11 +344,11 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     return { ...unchanged({ ...state, narration: done ? null : { ...narration, director, said: all.length } }), text };
   }
 
-  /** The scene is there: choose how it takes effect. */
-  #encoded(state: ContinuationState, talk: Talk, encoder: EncoderChunkState, predict: Predict): Transition<ContinuationState> {
+  /** The scene is there: choose how it takes effect. Called where a plan was encoded now, or long before (`ContinuationDrafts`). */
+  encoded(state: ContinuationState, talk: Talk, prompt: Scene['prompt'], predict: Predict): Transition<ContinuationState> {
     const scene: Scene = {
       plan: talk.plan,
-      prompt: encoder.encoded!,
+      prompt,
       conditioningVersion: talk.conditioningVersion,
       requestId: talk.requestId,
       replacedRequestId: state.scene?.requestId ?? null,

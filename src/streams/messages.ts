@@ -35,6 +35,8 @@ export type ControlToEngine =
       readonly tenant: string;
     }
   | EngineRequest
+  /** What is being typed, worked on where there is time; the newest counts, null drops it. Changes nothing that is shown. */
+  | { readonly type: 'session.draft'; readonly sessionId: string; readonly draftId: string; readonly prompt: string | null; readonly seamless: boolean }
   | { readonly type: 'session.close'; readonly sessionId: string }
   /** Answered by `engine.drained` when no unit is in flight and no session is open. */
   | { readonly type: 'engine.drain' }
@@ -95,6 +97,8 @@ export type EngineToControl =
       readonly complete: boolean;
       readonly epoch: number;
     }
+  /** What a draft would come to, in the model's words. */
+  | { readonly type: 'draft.preview'; readonly sessionId: string; readonly draftId: string; readonly plan: string; readonly warnings: readonly PromptWarning[] }
   | { readonly type: 'session.committed'; readonly sessionId: string; readonly epoch: number; readonly media90k: MediaTime90k; readonly chunk: number }
   /** A unit failed; `fatal` says whether the session goes on from committed state. */
   | { readonly type: 'session.fault'; readonly sessionId: string; readonly error: ErrorBody; readonly fatal: boolean }

@@ -7,6 +7,7 @@ import type { AppliedHow } from '../../streams/messages.ts';
 import type { ChunkEvents } from '../../streams/media_events.ts';
 import type { MediaFormat, MediaTime90k } from '../../streams/media_time.ts';
 import type { ProgramSpec } from './ProgramSpec.ts';
+import type { SpeculativeProgram } from './SpeculativeProgram.ts';
 
 /** Everything a program knows, as one immutable value of plain data and block ids. Keeping an old one is keeping a version. */
 export interface ProgramState {
@@ -29,6 +30,9 @@ export interface RealtimeProgram<State extends ProgramState = ProgramState> {
   readonly demand: MediaDemand;
   /** Words that a prompt may use. */
   readonly vocabulary: readonly string[];
+
+  /** Absent where nothing can be worked on before it is asked for. */
+  readonly speculation?: SpeculativeProgram<State>;
 
   /** @throws {SegueError} `prompt_not_understood`; `bad_request` for a picture that the model can't start from. */
   open(start: ProgramStart): State;

@@ -7,7 +7,7 @@ import { SessionWords, type ActionState } from '../../streams/session_words.ts';
 import { SharedPool } from '../../streams/shared_pool.ts';
 import type { LoopState } from '../model/loop_kernel.ts';
 import type { WorkPlan } from '../model/work.ts';
-import type { CommittedStep, Predict, ProgramState, RealtimeProgram, Transition } from '../programs/RealtimeProgram.ts';
+import type { CommittedStep, Predict, ProgramState, RealtimeProgram, RedirectRequest, Transition } from '../programs/RealtimeProgram.ts';
 import { ActionLatch } from '../scheduler/ActionLatch.ts';
 import type { AdmissionGrant } from '../scheduler/AdmissionController.ts';
 import { BandwidthServer } from '../scheduler/BandwidthServer.ts';
@@ -20,7 +20,9 @@ import type { Device } from './Device.ts';
 import { REQUEST_CHUNKS, type EngineOptions } from './engine_options.ts';
 import { MediaRecall } from './MediaRecall.ts';
 import { SessionAnswers, type ShownAt } from './SessionAnswers.ts';
+import type { PromotableDraft } from './PromotableDraft.ts';
 import { SessionStreams } from './SessionStreams.ts';
+import { Speculation, type Draft } from './Speculation.ts';
 import { Story } from './Story.ts';
 import { stepOf, type CommittedUnit, type WorkSource } from './WorkSource.ts';
 
@@ -35,6 +37,12 @@ export interface SessionDependencies {
   readonly trace: (event: TraceEvent) => void;
   /** What may step has changed. */
   readonly changed: (session: EngineSession) => void;
+  /** The session has a draft for the first time. */
+  readonly speculates: (source: Speculation) => void;
+  /** What may step of a draft has changed. */
+  readonly draftChanged: (source: Speculation) => void;
+  /** A frame came late. */
+  readonly late: (session: EngineSession) => void;
 }
 
 export interface SessionOpening {
@@ -91,6 +99,7 @@ export class EngineSession implements WorkSource {
   readonly #unread: EngineRequest[] = [];
   #action: ActionState;
   readonly #recall: MediaRecall;
+  #speculation: Speculation | null = null;
 
   constructor({ sessionId, program, seed, prompt, image, channels, device, grant }: SessionOpening, deps: SessionDependencies) {
     const initial = program.open({ seed, prompt, image });
@@ -156,6 +165,11 @@ export class EngineSession implements WorkSource {
 
   get committed90k(): MediaTime90k {
     return this.#story.committed.position90k;
+  }
+
+  /** Works on the draft; null while there has been none. */
+  get speculation(): Speculation | null {
+    return this.#speculation;
   }
 
   /** The redirect of which nothing has been shown yet arrived then; null where there is none. */
@@ -228,6 +242,22 @@ export class EngineSession implements WorkSource {
         break;
     }
     this.#deps.changed(this);
+    this.#speculation?.moved();
+  }
+
+  /** What is being typed, before it is sent; null where it was emptied. Ignored where nothing is made ahead. */
+  draft(draft: Draft | null): void {
+    const { options, clock, toControl, trace, speculates, draftChanged } = this.#deps;
+    const { speculation: speculative } = this.program;
+    if (this.closed || speculative === undefined || !options.speculation || options.policy !== 'unit') return;
+    if (this.#speculation === null) {
+      if (draft === null) return;
+      const { sessionId, program, seed, words, latch, device, pools } = this;
+      const phase = () => (this.closed || this.#paused || this.fenced() ? 'none' : this.#interrupted ? 'held' : 'flowing');
+      this.#speculation = new Speculation({ sessionId, program, seed, words, latch, device, pools, story: this.#story, phase }, speculative, { clock, toControl, trace, changed: draftChanged });
+      speculates(this.#speculation);
+    }
+    this.#speculation.draft(draft);
   }
 
   /** The driver has seen up to here. */
@@ -235,11 +265,13 @@ export class EngineSession implements WorkSource {
     if (this.closed || epoch !== this.#epoch) return;
     this.#story.seen(media90k);
     this.#commit();
+    this.#speculation?.presented(media90k);
   }
 
   /** Held input is another than before: what was made under the old one and that nobody has taken yet is made anew, as far as time and the session's reserve allow. */
   actionChanged(): void {
     if (this.#recall.isOutdated(this.words.action)) this.#takeBack('action');
+    this.#speculation?.moved();
   }
 
   #takeBack(cause: 'action' | 'redirect'): void {
@@ -250,17 +282,30 @@ export class EngineSession implements WorkSource {
     this.#deps.changed(this);
   }
 
-  #redirect({ requestId, prompt, seamless, presented90k, conditioningVersion }: Extract<EngineRequest, { request: 'redirect' }>, supersedes: boolean): void {
+  #redirect(request: Extract<EngineRequest, { request: 'redirect' }>, supersedes: boolean): void {
+    // Whatever it says, what was typed before is over.
+    const drafted = this.#speculation?.taken() ?? null;
+    try {
+      this.#redirectWith(drafted, request, supersedes);
+    } finally {
+      drafted?.release();
+    }
+  }
+
+  #redirectWith(drafted: PromotableDraft | null, { requestId, prompt, seamless, presented90k, conditioningVersion }: Extract<EngineRequest, { request: 'redirect' }>, supersedes: boolean): void {
     const was = { interrupted: this.#interrupted, paused: this.#paused };
     this.#interrupted = false;
     this.#paused = false;
     const target = this.#story.clamp(presented90k);
-    const keepChunk = target === this.#story.state.position90k && this.program.steerable(this.#story.state);
+    const made = drafted?.reaches(this.#story.from(target)[0]) === true;
+    const keepChunk = !made && target === this.#story.state.position90k && this.program.steerable(this.#story.state);
     if (!seamless && keepChunk) this.#reachedBy(target);
     if (!seamless && !keepChunk) {
       this.#story.replace(this.program.withdraw(this.#story.state));
       this.#rewind(presented90k);
     }
+    const version = seamless || keepChunk ? null : this.#story.newest;
+    if (drafted !== null && this.#promote(drafted, version, { requestId, prompt, seamless, conditioningVersion })) return;
     try {
       const { state, warnings } = this.program.redirect(this.#story.state, { requestId, prompt, seamless, conditioningVersion });
       this.#story.replace(state);
@@ -274,6 +319,22 @@ export class EngineSession implements WorkSource {
       if (supersedes) this.#story.replace(this.program.rewound(this.#story.newest, this.program.withdraw(this.#story.state)));
       this.#answers.failed(requestId, error instanceof SegueError ? error : new SegueError('internal', 'the redirect could not be begun', { cause: error }));
     }
+  }
+
+  /** Goes on with what the draft has come to, if it says the same. @param version what was gone back to; null where nothing was. */
+  #promote(drafted: PromotableDraft, version: ProgramState | null, request: RedirectRequest): boolean {
+    const held = this.latch.read(this.words.action);
+    const promotion = drafted.begin(this.#story.state, version, held, request, this.grant.account, (component) => this.device.costs.component(component));
+    if (promotion === null) return false;
+    const { transition, versions, felt, from, warnings, predictedMs, taken } = promotion;
+    this.#answers.predict(request.requestId, predictedMs, warnings);
+    this.#trace('draft.promoted', { from }, request.requestId);
+    for (const kept of versions) this.#story.keep(kept);
+    this.#takeForce(transition);
+    taken();
+    if (felt !== null) this.#felt(felt);
+    if (transition.recall === true) this.#takeBack('redirect');
+    return true;
   }
 
   #enter(epoch: number): void {
@@ -319,16 +380,36 @@ export class EngineSession implements WorkSource {
 
   /** A step was committed: what the program made of it takes force. Its slots are the state's, or media's, from here on. */
   #apply(transition: Transition<ProgramState>, unit: CommittedUnit): void {
+    this.#takeForce(transition);
+    this.#failures = 0;
+    this.#failedSteps.delete(stepOf(unit.plan));
+    if (unit.plan.kind === 'diffusion_step') {
+      this.#felt(unit);
+      // It was out while input changed: what it made may be old already.
+      this.actionChanged();
+    }
+    if (transition.recall === true) this.#takeBack('redirect');
+    if (this.#unread.length > 0 && this.#readsNow()) for (const request of this.#unread.splice(0)) this.receive(request);
+    this.#speculation?.moved();
+  }
+
+  #felt({ action, conditioning }: CommittedUnit): void {
+    this.latch.felt(action);
+    this.#recall.madeUnder(conditioning);
+  }
+
+  #takeForce(transition: Transition<ProgramState>): void {
     const nowMs = this.#deps.clock.now();
     const { state, version, frame, text, applied, decisions } = transition;
     this.#story.replace(state, frame === null ? [] : [{ pool: 'video', slot: frame.videoSlot }, { pool: 'audio', slot: frame.audioSlot }]);
-    this.#failures = 0;
-    this.#failedSteps.delete(stepOf(unit.plan));
     if (version !== null) this.#story.keep(version);
     if (frame !== null) {
       const due = this.timeline.presentationMs(frame.start90k);
       if (due !== null) {
-        if (nowMs > due) this.deadlinesMissed++;
+        if (nowMs > due) {
+          this.deadlinesMissed++;
+          this.#deps.late(this);
+        }
         if (frame.start90k >= this.#recall.until90k) this.timeline.ready(due - nowMs);
       }
       this.timeline.flowing();
@@ -338,14 +419,6 @@ export class EngineSession implements WorkSource {
     for (const output of text) this.#deps.toControl({ type: 'text', sessionId: this.sessionId, ...output, epoch: this.#epoch });
     for (const { name, args, ...place } of decisions) this.#deps.trace({ type: 'trace.scheduler', name, atMs: nowMs, sessionId: this.sessionId, epoch: this.#epoch, ...place, args });
     if (applied !== null) this.#answerApplied(applied.requestId, applied.how, applied);
-    if (unit.plan.kind === 'diffusion_step') {
-      this.latch.felt(unit.action);
-      this.#recall.madeUnder(unit.conditioning);
-      // It was out while input changed: what it made may be old already.
-      this.actionChanged();
-    }
-    if (transition.recall === true) this.#takeBack('redirect');
-    if (this.#unread.length > 0 && this.#readsNow()) for (const request of this.#unread.splice(0)) this.receive(request);
   }
 
   /** Always, but for the baseline policies. */
@@ -397,6 +470,7 @@ export class EngineSession implements WorkSource {
     this.#streams.complete('closed');
     for (const queued of this.queued) queued.void = true;
     this.queued = [];
+    this.#speculation?.close();
     this.#story.close();
     this.grant.release();
   }

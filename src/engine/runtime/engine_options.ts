@@ -25,6 +25,8 @@ export interface EngineOptions {
    * schedule: only between two chunks, or between two requests of {@link REQUEST_CHUNKS} chunks. Test mode only.
    */
   readonly policy: 'unit' | 'chunk' | 'request';
+  /** Whether drafts are worked on before they are sent, where there is time for it. */
+  readonly speculation: boolean;
   /** Offered to whoever is refused. */
   readonly retryAfterMs: number;
 }
@@ -45,5 +47,6 @@ export const DEFAULT_ENGINE_OPTIONS = {
   unitWatchdogMs: 5000,
   fenceWatchdogMs: 5000,
   policy: 'unit',
+  speculation: true,
   retryAfterMs: 2000,
 } as const satisfies EngineOptions;
