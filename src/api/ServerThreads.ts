@@ -67,7 +67,7 @@ export class ServerThreads {
     const engine = new ThreadLink<ControlToEngine, EngineToControl>({
       name: 'engine',
       url: new URL('../realtime-programs/engine_thread.ts', import.meta.url),
-      workerData: { modelDir, deployment: { ...deployment, engine: { admissionBound: config.engine.admissionBound, policy: config.engine.policy } }, mediaPort: port1, testMode: config.test.enabled, logLevel: config.logLevel },
+      workerData: { modelDir, deployment: { ...deployment, engine: { admissionBound: config.engine.admissionBound, policy: config.engine.policy, speculation: config.engine.speculation } }, mediaPort: port1, testMode: config.test.enabled, logLevel: config.logLevel },
       transferList: [port1],
       log,
     });

@@ -143,6 +143,8 @@ export class Session {
       case 'request.superseded':
       case 'request.failed':
         return this.#conversation.onAnswer(message);
+      case 'draft.preview':
+        return this.#conversation.onDraftPreview(message);
       case 'text':
         return this.#conversation.onText(message);
       case 'session.committed':

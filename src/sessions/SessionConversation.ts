@@ -7,6 +7,7 @@ import type { PromptMemory } from './PromptMemory.ts';
 import type { LedgerEntry, RequestAnswer } from './RequestLedger.ts';
 import type { WaitUntil } from './RequestWaiters.ts';
 import { SessionCaptions } from './SessionCaptions.ts';
+import { SessionDrafts } from './SessionDrafts.ts';
 import type { SessionConnections } from './SessionConnections.ts';
 import type { SessionEventLog } from './SessionEventLog.ts';
 import type { SessionFlow } from './SessionFlow.ts';
@@ -29,6 +30,7 @@ export interface ConversationParts {
 }
 
 type AnswerMessage = Extract<EngineToControl, { type: 'request.applied' | 'request.superseded' | 'request.failed' }>;
+type DraftPreviewMessage = Extract<EngineToControl, { type: 'draft.preview' }>;
 type TextMessage = Extract<EngineToControl, { type: 'text' }>;
 
 /** What is said in a session: the handshake, what people ask for and what becomes of it, the model's own words, and what is remembered of that. */
@@ -37,6 +39,7 @@ export class SessionConversation {
   readonly #parts: ConversationParts;
   readonly #captions = new SessionCaptions();
   readonly #requests: SessionRequests;
+  readonly #drafts: SessionDrafts;
   readonly #clock: Clock;
 
   constructor(options: SessionOptions, parts: ConversationParts) {
@@ -44,6 +47,7 @@ export class SessionConversation {
     this.#parts = parts;
     this.#clock = options.clock;
     this.#requests = this.#createRequests();
+    this.#drafts = this.#createDrafts();
   }
 
   get conditioningVersion(): number {
@@ -68,6 +72,10 @@ export class SessionConversation {
       case 'request.failed':
         return this.#requests.onFailed(message.requestId, message.error);
     }
+  }
+
+  onDraftPreview(message: DraftPreviewMessage): void {
+    this.#drafts.onPreview(message);
   }
 
   onText(message: TextMessage): void {
@@ -106,9 +114,24 @@ export class SessionConversation {
       inject: (text) => media.send({ type: 'channel.inject', sessionId: id, connectionId: null, channel: 'control', text }),
       toConnection: (connectionId, answer) => void connections.send(connectionId, 'control', answer),
       onHello: (connectionId, hello) => this.#onHello(connectionId, hello),
+      onDraft: (connectionId, draft) => this.#drafts.receive(connectionId, draft),
       onActivity: () => this.#parts.onActivity(),
       onAccepted: (request, entry, _version, held90k) => this.#onAccepted(request, entry, held90k),
       onAnswer: (entry, answer) => this.#onAnswer(entry, answer),
+    });
+  }
+
+  #createDrafts(): SessionDrafts {
+    const { engine, prompts, id } = this.#options;
+    const { status, connections } = this.#parts;
+    return new SessionDrafts({
+      sessionId: id,
+      prompts,
+      mayDrive: (connectionId) => connections.roles(connectionId)?.has('drive') ?? false,
+      takesRequests: () => status.requestRefusal() === null,
+      // Where the engine is gone, requests say so.
+      toEngine: (message) => void engine.send(message),
+      toConnection: (connectionId, message) => void connections.send(connectionId, 'control', message),
     });
   }
 

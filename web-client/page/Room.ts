@@ -3,6 +3,7 @@ import { AmbientGlow } from './AmbientGlow.ts';
 import { Captions } from './Captions.ts';
 import { createDemoSession } from './DemoSession.ts';
 import { byId, create } from './dom.ts';
+import { DraftTyping } from './DraftTyping.ts';
 import { Notices } from './Notices.ts';
 import { Overlay } from './Overlay.ts';
 import type { PageOptions } from './page_options.ts';
@@ -67,6 +68,7 @@ export class Room {
   readonly #suggestions = new Suggestions(byId('chips', HTMLElement), (prompt) => this.redirect(prompt));
   readonly #picture = new PictureStart(byId('poster', HTMLElement));
   readonly #poster = new Poster(() => this.#posterPressed());
+  readonly #typing = new DraftTyping(byId('draft', HTMLElement), (draft) => this.#client?.draft(draft, { seamless: this.#seamless.ariaPressed === 'true' }));
   #client: SegueClient | null = null;
   #sound: AudioContext | null = null;
   #joining: AbortController | null = null;
@@ -82,6 +84,7 @@ export class Room {
       event.preventDefault();
       this.#submit();
     });
+    this.#prompt.addEventListener('input', () => this.#typing.typed(this.#prompt.value));
     // A finger that goes down means it; waiting for it to come up would cost a frame. The click that follows is the same press.
     this.#interrupt.addEventListener('pointerdown', (event) => {
       this.#pressHandled = event.button === 0 && !this.#resumable;
@@ -108,6 +111,7 @@ export class Room {
   redirect(prompt: string): void {
     const client = this.#client;
     if (!client || prompt.trim() === '') return;
+    this.#typing.done();
     try {
       client.redirect(prompt, { seamless: this.#seamless.ariaPressed === 'true' });
     } catch (error) {
@@ -153,6 +157,7 @@ export class Room {
     if (prompt === '' && this.#resumable) this.#client?.resume();
     else this.redirect(prompt === '' ? PROPOSAL : prompt);
     this.#prompt.value = '';
+    this.#typing.done();
     // The world's keys are wanted now; "/" comes back here.
     this.#prompt.blur();
   }
@@ -222,6 +227,7 @@ export class Room {
       if (client.transport === 'websocket' && this.#options.transport === 'auto') this.#notices.detour();
       this.#show(client.state);
     });
+    client.on('draft', (preview) => this.#typing.show(preview));
     client.on('text', (text) => {
       const whole = this.#captions.show(text);
       if (whole === null) return;
@@ -261,6 +267,7 @@ export class Room {
     const wasJoined = this.inSession;
     this.#joining = null;
     this.#client = null;
+    this.#typing.done();
     window.segue = undefined;
     this.steering.releaseAll();
     this.#soundPermission.want(null);

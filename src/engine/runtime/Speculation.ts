@@ -171,7 +171,7 @@ export class Speculation implements WorkSource {
     const grant = this.#grant;
     this.#words = null;
     this.#ready = [];
-    this.#active = null;
+    this.#activate(null);
     this.#grant = null;
     this.#clear();
     taken.onRelease(() => grant.release());
@@ -209,8 +209,6 @@ export class Speculation implements WorkSource {
     if (this.#closed) return;
     this.#clear();
     this.#closed = true;
-    for (const queued of this.queued) queued.void = true;
-    this.queued = [];
   }
 
   // ---------------------------------------------------------------- steps
@@ -344,10 +342,13 @@ export class Speculation implements WorkSource {
   #activate(fork: DraftFork | null): void {
     this.#active = fork;
     this.#serial++;
+    for (const queued of this.queued) queued.void = true;
+    this.queued = [];
   }
 
   #clear(): void {
     this.#dropActive();
+    this.#activate(null);
     this.#dropMedia();
     if (this.#words !== null) this.#session.device.pool.release(this.#words.blocks);
     this.#words = null;

@@ -92,6 +92,11 @@ export class Simulation {
     }, delayMs);
   }
 
+  /** What is being typed; null: emptied. */
+  draft(session: SimulatedSession, draftId: string, prompt: string | null, { seamless = false, delayMs = 0 } = {}): void {
+    this.#deliver(session, () => this.core.receive({ type: 'session.draft', sessionId: session.sessionId, draftId, prompt, seamless }), delayMs);
+  }
+
   close(session: SimulatedSession, delayMs = 0): void {
     this.#deliver(session, () => {
       session.words.markClosed();
