@@ -1,6 +1,5 @@
 import type { PromptWarning } from '../../protocol/prompt_warning.ts';
-import type { MemoryBudget } from '../memory/BlockPool.ts';
-import type { BlockId } from '../model/work.ts';
+import type { BlockId, MemoryTag } from '../model/work.ts';
 import type { Predict, ProgramState, RedirectRequest, Transition } from './RealtimeProgram.ts';
 
 /** A prompt, read and encoded before it was asked for: true however the story goes on, as long as the plan that it changes is in force. */
@@ -26,7 +25,7 @@ export interface BegunRedirect<State> {
  */
 export interface SpeculativeProgram<State extends ProgramState = ProgramState, Words extends ReadWords = ReadWords> {
   /** What one draft may keep with the executor while `forks` versions of it are being made. */
-  memory(forks: number): MemoryBudget;
+  memory(forks: number): Readonly<Partial<Record<MemoryTag, number>>>;
   /** Whether a story can go on from a version under other words. `held`: nothing else goes on from it, so what it still owes is made here. */
   forkable(version: State, held: boolean): boolean;
   /** A fork that has only words to read. @throws {SegueError} `prompt_not_understood`. */

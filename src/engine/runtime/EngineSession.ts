@@ -305,7 +305,8 @@ export class EngineSession implements WorkSource {
       this.#rewind(presented90k);
     }
     const version = seamless || keepChunk ? null : this.#story.newest;
-    if (drafted !== null && this.#promote(drafted, version, { requestId, prompt, seamless, conditioningVersion })) return;
+    // A frame that is there commits like any other: not once the word has been raised again.
+    if (drafted !== null && this.epochWord === this.#epoch && this.#promote(drafted, version, { requestId, prompt, seamless, conditioningVersion })) return;
     try {
       const { state, warnings } = this.program.redirect(this.#story.state, { requestId, prompt, seamless, conditioningVersion });
       this.#story.replace(state);

@@ -1,5 +1,5 @@
 import type { Clock } from '../../observe/clock.ts';
-import { SegueError } from '../../protocol/errors.ts';
+import type { SegueError } from '../../protocol/errors.ts';
 import type { EngineToControl, TraceEvent } from '../../streams/messages.ts';
 import { frameDuration90k, type MediaTime90k } from '../../streams/media_time.ts';
 import type { ActionState, SessionWords } from '../../streams/session_words.ts';
