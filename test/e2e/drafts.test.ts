@@ -29,7 +29,7 @@ describe('a draft while typing', () => {
     const { page: tab } = page.probe;
     const before = await page.events();
     await tab.getByTestId('prompt').pressSequentially('desert at night with unicorns', { delay: 20 });
-    await tab.waitForFunction(() => document.querySelector('#draft')?.textContent?.includes('↵') === true, null, { timeout: 15_000 });
+    await tab.waitForFunction("document.querySelector('#draft').textContent.includes('↵')", null, { timeout: 15_000 });
     const told = (await tab.getByTestId('draft').textContent()) ?? '';
     assert.match(told, /desert/i);
     assert.match(told, /night/i);
@@ -49,13 +49,13 @@ describe('a draft while typing', () => {
     const promoted = traceEvents.filter(({ name }) => name === 'draft.promoted');
     assert.equal(promoted.length, 1, 'the redirect went on with the draft');
     t.diagnostic(`from ${String(promoted[0]!.args?.['from'])}, ${applied.event === 'applied' ? JSON.stringify(applied) : ''}`);
-    await tab.waitForFunction(() => /desert/i.test(document.querySelector('#plan')?.textContent ?? ''), null, { timeout: 5_000 });
+    await tab.waitForFunction("/desert/i.test(document.querySelector('#plan').textContent)", null, { timeout: 5_000 });
   });
 
   it('is taken back with the words', async () => {
     const { page: tab } = page.probe;
     await tab.getByTestId('prompt').fill('coast');
-    await tab.waitForFunction(() => document.querySelector('#draft')?.textContent !== '', null, { timeout: 15_000 });
+    await tab.waitForFunction("document.querySelector('#draft').textContent !== ''", null, { timeout: 15_000 });
     await tab.getByTestId('prompt').fill('');
     assert.equal(await tab.getByTestId('draft').textContent(), '');
   });

@@ -52,6 +52,8 @@ export interface Draft {
 const FORKS = 3;
 /** After a late frame of anybody on the device nothing is made ahead for so long. */
 const PRESSURE_MS = 2_000;
+/** A draft that nobody has touched for so long was left lying: its words are kept, but no more media is made for it. */
+const MEDIA_LIFE_MS = 15_000;
 /** A draft's unit begins only where it ends so long before live media may begin. */
 const MARGIN_MS = 1;
 const MAX_FAILURES = 2;
@@ -85,6 +87,7 @@ export class Speculation implements WorkSource {
   readonly #deps: SpeculationDependencies;
   readonly #frame90k: number;
   #draft: Draft | null = null;
+  #draftedAtMs = 0;
   #grant: AdmissionGrant | null = null;
   #words: ReadWords | null = null;
   /** The fork that steps now, of words or media. */
@@ -148,6 +151,7 @@ export class Speculation implements WorkSource {
   /** The newest draft takes the place of any before; null drops it. */
   draft(draft: Draft | null): void {
     if (this.#closed) return;
+    this.#draftedAtMs = this.#deps.clock.now();
     if (draft !== null && this.#draft !== null && draft.prompt === this.#draft.prompt) {
       this.#draft = draft;
       if (draft.seamless) this.#dropMedia();
@@ -268,9 +272,13 @@ export class Speculation implements WorkSource {
     if (phase === 'none' || this.#draft === null) return null;
     if (this.#active !== null) return this.#active;
     if (this.#grant === null && !this.#reserve()) return null;
-    const fork = this.#words === null ? this.#readingFork() : this.#draft.seamless ? null : this.#mediaFork(this.#words, phase === 'held');
+    const fork = this.#words === null ? this.#readingFork() : this.#mayMakeMedia ? this.#mediaFork(this.#words, phase === 'held') : null;
     if (fork !== null) this.#activate(fork);
     return fork;
+  }
+
+  get #mayMakeMedia(): boolean {
+    return this.#draft?.seamless === false && this.#deps.clock.now() - this.#draftedAtMs < MEDIA_LIFE_MS;
   }
 
   #readingFork(): DraftFork | null {

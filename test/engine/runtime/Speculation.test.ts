@@ -216,6 +216,19 @@ test('a draft makes room for a session that wants in, and needs room itself', as
   await simulation.finish();
 });
 
+test('a draft that is left lying keeps its words and makes no more media', async () => {
+  const { simulation, session, units } = await drive();
+  simulation.draft(session, 'd', 'scene 4');
+  await simulation.run(16_000);
+  units.length = 0;
+  await simulation.run(2_000);
+  assert.deepEqual(drafted(units), []);
+  simulation.request(session, 'r', { request: 'redirect', prompt: 'scene 4', seamless: false });
+  await simulation.run(400);
+  assert.equal(traces(simulation, 'draft.promoted')[0]?.args?.['from'], 'words');
+  await simulation.finish();
+});
+
 test('turned off, nothing is made ahead', async () => {
   const { simulation, session, units } = await drive({ engine: { speculation: false } });
   simulation.draft(session, 'd', 'scene 4');
