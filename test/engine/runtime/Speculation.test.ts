@@ -4,6 +4,7 @@ import type { PlannedUnit } from '../../../src/engine/model/work.ts';
 import type { EngineOptions } from '../../../src/engine/runtime/engine_options.ts';
 import type { TraceEvent } from '../../../src/streams/messages.ts';
 import { Simulation } from '../../interruption/virtual/Simulation.ts';
+import { scriptedModel } from '../../interruption/virtual/scripted_model.ts';
 import type { SimulatedSession } from '../../interruption/virtual/SimulatedSession.ts';
 
 interface Drive {
@@ -202,17 +203,27 @@ test('a late frame drops what was made ahead, and nothing is made for a while', 
   await simulation.finish();
 });
 
-test('a draft makes room for a session that wants in, and needs room itself', async () => {
-  const simulation = new Simulation();
+test('a draft makes room for a session that wants in', async () => {
+  const { program } = scriptedModel();
+  const ahead = program.speculation.memory(4);
+  // Room for the cache, for two sessions, and for half of what a draft may keep.
+  const room = (tag: 'kv' | 'activations'): number => 32 * 2 ** 20 + 2 * (program.demand.memory[tag] ?? 0) + (ahead[tag] ?? 0) / 2;
+  const simulation = new Simulation({ engine: { memory: { kv: room('kv'), activations: room('activations') } } });
   const one = simulation.open('a');
   await simulation.run(1000);
-  const bytes = simulation.core.stats().blockBytes;
   simulation.draft(one, 'd', 'scene 4');
   await simulation.run(500);
-  assert.ok(simulation.core.stats().blockBytes > bytes, 'something was made ahead');
-  simulation.draft(one, 'd2', null);
-  await simulation.run(50);
-  assert.ok(simulation.core.stats().blockBytes <= bytes * 1.5);
+  assert.equal(simulation.messages.filter(({ type }) => type === 'draft.preview').length, 1, 'there was room for it');
+  const two = simulation.open('b');
+  await simulation.run(1500);
+  assert.ok(!two.refused);
+  assert.ok(two.videoFrames.length > 10);
+  simulation.request(one, 'r', { request: 'redirect', prompt: 'scene 4', seamless: false });
+  await simulation.run(500);
+  assert.equal(one.answers.get('r')![0]!.type, 'request.applied', 'a redirect needs no draft');
+  simulation.draft(one, 'd2', 'scene 5');
+  await simulation.run(500);
+  assert.equal(simulation.messages.filter(({ type }) => type === 'draft.preview').length, 1, 'none is worked on where there is no room');
   await simulation.finish();
 });
 
