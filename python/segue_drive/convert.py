@@ -22,11 +22,12 @@ from .checkpoint import DriveModel, load_drive, sha256_of
 from .graphs import Graph, build_graphs
 from .key_mapping import MappingReport
 from .onnx_store import MAX_BATCH, OPSET, SHARED_FILE, export_graph, write_shared
-from .parity import check_all, check_mapping, measure_latency
+from .parity import check_all, check_mapping, measure_latency, parity_levels
 from .picture_reader import NUM_RENDERS, SEED
 from .processor_data import processor_json, vocabulary_json
 from .source_reference import SourceReference
 from .start_chunks import BANK_SIZE, FIRST_SEED, START_SPEED, render_start_chunks
+from .stored_weights import StoredWeights
 
 CONVERSION_VERSION = "1"
 MAX_BYTES = 30_000_000  # all weights of the repository live here, once
@@ -49,8 +50,6 @@ COMPONENT_PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "vae_encode": {"autoencoder": ("encoder",), "normalisation": ("latent_mean", "latent_std")},
     "director_logprob": {"transformer": ("word_", "text_experts", "text_output_norm", "query_scale")},
 }
-SOURCE_FILE = {"transformer": "dit.pt", "autoencoder": "vae.pt", "normalisation": "norm.pt"}
-NORMALISATION = {name: f"norm.pt[{i}]" for i, name in enumerate(("latent_mean", "latent_std", "sound_mean", "sound_std"))}
 
 
 def _signature(values: list[onnx.ValueInfoProto]) -> list[dict]:
@@ -62,17 +61,25 @@ def _signature(values: list[onnx.ValueInfoProto]) -> list[dict]:
     return out
 
 
-def _component_mapping(name: str, model: DriveModel) -> list[dict]:
-    """Every source key of a component: source file and key, target name, shape."""
-    reports = {"transformer": model.transformer_mapping, "autoencoder": model.autoencoder_mapping}
+def _component_mapping(name: str, model: DriveModel, stored: StoredWeights | None = None) -> list[dict]:
+    """Every source key of a component: source file and key, target name, shape, and where its values lie, unless export folded them into others."""
+    reports = {"transformer": (model.transformer_mapping, model.transformer), "autoencoder": (model.autoencoder_mapping, model.autoencoder)}
     rows = []
+
+    def add(part: str, source: str, target: str, value: torch.Tensor) -> None:
+        places = [] if stored is None else stored.places(name, target, value)
+        rows.append({"file": model.source_file(part), "source": source, "target": target, "shape": list(value.shape), **({"stored": places} if places else {})})
+
     for part, prefixes in COMPONENT_PARTS[name].items():
         if part == "normalisation":
-            rows += [{"file": SOURCE_FILE[part], "source": NORMALISATION[p], "target": p, "shape": list(getattr(model, p).shape)} for p in prefixes]
+            for key in prefixes:
+                add(part, key, key, getattr(model, key))
             continue
-        for source, (target, shape, _) in reports[part].mapped.items():
+        report, module = reports[part]
+        parameters = module.state_dict()
+        for source, (target, _, _) in report.mapped.items():
             if target.startswith(prefixes):
-                rows.append({"file": SOURCE_FILE[part], "source": source, "target": target, "shape": list(shape)})
+                add(part, source, target, parameters[target])
     return rows
 
 
@@ -83,14 +90,14 @@ def _uncovered(model: DriveModel) -> list[str]:
     return sorted(target for report in reports for target, _, _ in report.mapped.values() if target not in covered)
 
 
-def build_manifest(model: DriveModel, folder: Path, lineage: dict | None) -> dict:
-    components = {}
+def build_manifest(model: DriveModel, folder: Path, lineage: dict | None, checks: list[dict]) -> dict:
+    components, stored = {}, StoredWeights(folder)
     for name in COMPONENT_PARTS:
         graph = onnx.load(folder / f"{name}.onnx", load_external_data=False)
         components[name] = {
             "file": f"weights/{name}.onnx", "shared": f"weights/{SHARED_FILE}",
             "inputs": _signature(list(graph.graph.input)), "outputs": _signature(list(graph.graph.output)),
-            "key_mapping": _component_mapping(name, model),
+            "key_mapping": _component_mapping(name, model, stored),
         }
     return {
         "model": "drive",
@@ -104,7 +111,7 @@ def build_manifest(model: DriveModel, folder: Path, lineage: dict | None) -> dic
         "batch": {"axis": 0, "min": 1, "max": MAX_BATCH},
         "dtype_policy": {"weights": "float32", "compute": "float32", "start_bank": "float16, widened on read", "vae_encode": "int8 per output channel, widened at load", "pixels": "uint8", "sound": "int16"},
         "adapter_compatibility": {
-            "base": model.source_sha256["dit.pt"], "kinds": ["lora"],
+            "base": model.transformer_sha256, "kinds": ["lora"],
             "targets": ["picture_experts.*", "sound_experts.*", "text_experts.*"],
             "note": "low-rank updates are added to the source weights before conversion; the graphs take none at run time",
         },
@@ -113,6 +120,7 @@ def build_manifest(model: DriveModel, folder: Path, lineage: dict | None) -> dic
         "files": {
             f"weights/{path.name}": {"sha256": sha256_of(path), "bytes": path.stat().st_size} for path in sorted(folder.iterdir()) if path.is_file()
         },
+        "parity": {level: entry["status"] for level, entry in parity_levels(checks).items()},
         "components": components,
     }
 
@@ -135,6 +143,7 @@ def build_report(model: DriveModel, checks: list[dict], latency: dict[str, dict[
             "parameters_in_no_component": _uncovered(model),
         },
         "total_bytes": total_bytes,
+        "parity_levels": parity_levels(checks),
         "parity": checks,
         "latency_ms_one_thread_batch_1": latency,
         "latency_note": "measured on the converting machine while other work shared its cores; the fastest call is closer to an idle core than the median",
@@ -165,7 +174,7 @@ def convert(source: Path, out: Path, transformer_rules: dict[str, str] = key_map
         weights = out / "weights"
         weights.mkdir(parents=True, exist_ok=True)
         history = source / "lineage.json"
-        manifest = build_manifest(model, folder, json.loads(history.read_text()) if history.exists() else None)
+        manifest = build_manifest(model, folder, json.loads(history.read_text()) if history.exists() else None, checks)
         for path in sorted(folder.iterdir()):
             fresh = weights / f"{path.name}.new"
             shutil.copyfile(path, fresh)
@@ -176,17 +185,38 @@ def convert(source: Path, out: Path, transformer_rules: dict[str, str] = key_map
     return report
 
 
+def record(source: Path, out: Path) -> dict:
+    """Measures parity of the graphs that `out` has and writes its manifest and report anew; the weights stay as they are. Returns the report.
+
+    Raises ConversionError, with nothing written, when a check fails.
+    """
+    model, reference = load_drive(source), SourceReference.of(source)
+    folder = out / "weights"
+    checks = [check_mapping(model, reference), *check_all(model, build_graphs(model, render_start_chunks(model)), folder, reference)]
+    failed = [check for check in checks if not check["passed"]]
+    if failed:
+        raise ConversionError(f"parity missed: {failed}")
+    old = json.loads((out / "report.json").read_text())
+    history = source / "lineage.json"
+    manifest = build_manifest(model, folder, json.loads(history.read_text()) if history.exists() else None, checks)
+    report = build_report(model, checks, old["latency_ms_one_thread_batch_1"], sum(path.stat().st_size for path in folder.iterdir()))
+    for name, document in {"manifest": manifest, "report": report}.items():
+        (out / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")
+    return report
+
+
 class ConversionError(RuntimeError):
     """The converted files are not what they should be; nothing was replaced."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--source", type=Path, required=True, help="folder with dit.pt, vae.pt and norm.pt")
+    parser.add_argument("--source", type=Path, required=True, help="folder with the source checkpoints")
     parser.add_argument("--out", type=Path, default=Path("models/drive"))
+    parser.add_argument("--record", action="store_true", help="only measure parity of the graphs in --out and write manifest and report")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    report = convert(args.source, args.out)
+    report = (record if args.record else convert)(args.source, args.out)
     for check in report["parity"]:
         print(f"{check['check']}: {check['max_difference']:.3g} (tolerance {check['tolerance']:g})")
     print(f"{report['total_bytes']} bytes; ms {report['latency_ms_one_thread_batch_1']}", file=sys.stderr)

@@ -16,11 +16,11 @@ from .geometry import (
     CONTEXT_NOISE, CONTROL_DIM, CONTROLS_PER_FRAME, DIRECTOR_WORDS, FRAME_HEIGHT, FRAME_WIDTH, HEAD_DIM, MASKED, NUM_HEADS, NUM_LAYERS,
     NUM_PICTURE_TOKENS, NUM_SOUND_TOKENS, NUM_TIME_PAIRS, NUM_TOKENS, PROMPT_WORDS, SAMPLES_PER_CONTROL, TOKEN_DIM, WINDOW_CHUNKS,
 )
+from .picture_decoder import VaeDecode
 from .picture_encoder import VaeEncode
 from .picture_reader import PictureReader
 from .synth import NUM_BINS, SoundSynthesiser, neutral_control
 from .transformer import DriveTransformer, space_angles, time_rotation
-from .vae import unpatchify_frame
 from .vocabulary import DIRECTOR_PROMPT_WORDS, WORDS, encode_prompt
 
 WINDOW_KEYS = [f"k{i}" for i in range(WINDOW_CHUNKS)]  # k0 is the oldest chunk, k6 the newest
@@ -75,12 +75,12 @@ class _ChunkGraph(nn.Module):
         return full(time_cos, self.space_cos), full(time_sin, self.space_sin)
 
     def _run(self, x, prev, noise, t_prev, steer, speed, time_cos, time_sin, text, window, with_output):
-        keys = torch.cat(window[:WINDOW_CHUNKS], 3)
-        values = torch.cat(window[WINDOW_CHUNKS : 2 * WINDOW_CHUNKS], 3)
+        blocks = [[block.split(1, 1) for block in part] for part in (window[:WINDOW_CHUNKS], window[WINDOW_CHUNKS : 2 * WINDOW_CHUNKS])]
+        keys, values = ([[block[layer] for block in part] for layer in range(NUM_LAYERS)] for part in blocks)
         mask = window[-1].repeat_interleave(NUM_TOKENS, 3)
         condition = self.transformer.condition(noise, t_prev, steer, speed)
         return self.transformer.predict(
-            x, prev, condition, self._rotation(time_cos, time_sin), text, list(keys.unbind(1)), list(values.unbind(1)), mask, with_output,
+            x, prev, condition, self._rotation(time_cos, time_sin), text, keys, values, mask, with_output,
         )
 
 
@@ -107,21 +107,6 @@ class CleanWrite(_ChunkGraph):
         noise = torch.full_like(t_prev, CONTEXT_NOISE)
         _, keys, values = self._run(noised, prev, noise, t_prev, steer, speed, time_cos, time_sin, (tk, tv, tmask), window, False)
         return torch.stack(keys, 1), torch.stack(values, 1), noised
-
-
-class VaeDecode(nn.Module):
-    def __init__(self, model: DriveModel) -> None:
-        super().__init__()
-        self.decoder = model.autoencoder.decoder
-        self.register_buffer("mean", model.latent_mean[:, None, None].clone())
-        self.register_buffer("std", model.latent_std[:, None, None].clone())
-
-    def forward(self, x: Tensor, frame: Tensor) -> Tensor:
-        tokens = (x[:, :NUM_PICTURE_TOKENS].unflatten(2, (2, TOKEN_DIM // 2)) * frame[:, None, :, None]).sum(2)
-        blocks = self.decoder.blocks(unpatchify_frame(tokens) * self.std + self.mean)
-        levels = ((blocks.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
-        pixels = levels.view(-1, 3, 4, 4, FRAME_HEIGHT // 4, FRAME_WIDTH // 4).permute(0, 4, 2, 5, 3, 1)
-        return pixels.reshape(-1, FRAME_HEIGHT, FRAME_WIDTH, 3)
 
 
 class StartBank(nn.Module):

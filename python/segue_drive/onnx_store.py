@@ -12,6 +12,7 @@ import onnx
 import torch
 from onnx.external_data_helper import set_external_data
 
+from .graph_fusion import fuse_rotary_embeddings
 from .graphs import Graph
 
 OPSET = 23
@@ -34,6 +35,7 @@ def export_graph(graph: Graph) -> onnx.ModelProto:
             dynamo=True, external_data=False, opset_version=OPSET, verbose=False,
         )
     model = program.model_proto
+    fuse_rotary_embeddings(model.graph)
     for node in model.graph.node:  # stack traces of the exporting machine don't belong in a published file
         del node.metadata_props[:]
         node.doc_string = ""

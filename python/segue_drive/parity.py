@@ -21,12 +21,13 @@ from .graphs import Graph, build_graphs, example_inputs
 from .picture_encoder import ENCODER_TOLERANCE
 from .picture_reader import encode_picture, random_picture
 from .reference_rollout import reference_roll_out
+from .render_parity import check_renders
 from .rollout import DriveGraphs, decode, roll_out
 from .source_reference import SourceReference
 from .start_chunks import BANK_SIZE, bank_attributes, render_start_chunks
 from .vae import patchify
 from .vocabulary import (
-    ATTRIBUTES, BOS, DIRECTOR_PROMPT_WORDS, EDIT_TEMPLATES_ONE, EDIT_TEMPLATES_TWO, EOS, PAD, PHRASES, SEP, WORD_IDS, canonical_phrases,
+    ATTRIBUTES, BOS, DIRECTOR_PROMPT_WORDS, EDIT_TEMPLATES_ONE, EDIT_TEMPLATES_TWO, EOS, PAD, PHRASES, SEP, WORD_IDS, WORDS, canonical_phrases,
 )
 
 # Largest absolute difference allowed. Floats: rounding of fp32 sums in another order. Bytes and samples: one level, where rounding falls on the other side.
@@ -94,8 +95,8 @@ def check_mapping(model: DriveModel, source: SourceReference) -> dict:
 
     Raises ValueError when the stored source trajectory belongs to another checkpoint: such a conversion can't be proven.
     """
-    if source.source_sha256 != model.source_sha256["dit.pt"]:
-        raise ValueError(f"the stored source trajectory is of checkpoint {source.source_sha256}, not {model.source_sha256['dit.pt']}")
+    if source.source_sha256 != model.transformer_sha256:
+        raise ValueError(f"the stored source trajectory is of checkpoint {source.source_sha256}, not {model.transformer_sha256}")
     trajectory = reference_roll_out(model.transformer, *scripted_trajectory(), trajectory_noise())
     return _check("C1 PyTorch trajectory against the source's own code", source.difference(trajectory), TRAJECTORY_TOLERANCE)
 
@@ -160,11 +161,40 @@ def check_picture_encoder(model: DriveModel, graphs: DriveGraphs) -> dict:
     return _check("C0 vae_encode against the float32 encoder", _difference(ours, theirs), ENCODER_TOLERANCE)
 
 
+def check_log_probabilities(model: DriveModel, graphs: DriveGraphs) -> dict:
+    """C2: of sampled words, by the graph, against logits that are computed anew for every word. Batch membership is a server's matter and tested there."""
+    prompts, worst, count = director_prompts(DIRECTOR_PROMPTS, seed=4), 0.0, 0
+    rng = np.random.default_rng(12)
+    for first in range(0, len(prompts), DIRECTOR_BATCH):
+        batch = prompts[first : first + DIRECTOR_BATCH]
+        ids = np.array([prompt + rng.integers(3, len(WORDS), DIRECTOR_WORDS - len(prompt)).tolist() for prompt in batch], np.int64)
+        ours = graphs.run("director_logprob", ids=ids)[0]
+        for at in range(min(map(len, batch)) - 1, DIRECTOR_WORDS - 1, 4):
+            with torch.no_grad():
+                logits = model.transformer.word_logits(torch.from_numpy(ids), torch.full((len(batch), 1), at))
+            theirs = torch.log_softmax(logits, -1).gather(1, torch.from_numpy(ids[:, at + 1 : at + 2])).numpy()[:, 0]
+            worst, count = max(worst, _difference(ours[:, at], theirs)), count + len(batch)
+    return _check("C2 log-probabilities of sampled words against those computed anew", worst, TOLERANCE["float32"], words=count)
+
+
+def parity_levels(checks: list[dict]) -> dict[str, dict]:
+    """Status of each level, and the check of it that came nearest to its tolerance."""
+    levels: dict[str, dict] = {}
+    for level in sorted({check["check"].split()[0] for check in checks}):
+        own = [check for check in checks if check["check"].split()[0] == level]
+        nearest = max(own, key=lambda c: c["max_difference"] / c["tolerance"] if c["tolerance"] else float(c["max_difference"] > 0))
+        levels[level] = {
+            "status": "passed" if all(check["passed"] for check in own) else "failed", "checks": len(own),
+            "worst": {key: nearest[key] for key in ("check", "max_difference", "tolerance")},
+        }
+    return levels
+
+
 def check_all(model: DriveModel, built: dict[str, Graph], weights: Path, source: SourceReference) -> list[dict]:
     graphs = DriveGraphs(weights)
     return [
         *(check_component(name, graph, graphs) for name, graph in built.items()), *check_director(model, graphs), *check_trajectory(model, graphs, source),
-        check_picture_encoder(model, graphs),
+        check_picture_encoder(model, graphs), check_log_probabilities(model, graphs), *check_renders(graphs),
     ]
 
 

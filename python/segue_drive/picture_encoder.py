@@ -19,12 +19,17 @@ from .vae import Encoder, patchify
 ENCODER_TOLERANCE = 0.1  # largest change of a normalised latent by 8-bit weights; its deviation is 1
 
 
+def levels_and_scale(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """A convolution's weights as int8, and their scale per output channel `[O, 1, 1, 1]`."""
+    scale = weight.abs().amax((1, 2, 3), keepdim=True).clamp_min(1e-9) / 127
+    return (weight / scale).round().to(torch.int8), scale
+
+
 class Int8Conv2d(nn.Module):
     def __init__(self, conv: nn.Conv2d) -> None:
         super().__init__()
-        weight = conv.weight.detach()
-        scale = weight.abs().amax((1, 2, 3), keepdim=True).clamp_min(1e-9) / 127
-        self.register_buffer("levels", (weight / scale).round().to(torch.int8))
+        levels, scale = levels_and_scale(conv.weight.detach())
+        self.register_buffer("levels", levels)
         self.register_buffer("scale", scale)
         self.register_buffer("bias", conv.bias.detach().clone())
         self.padding = conv.padding

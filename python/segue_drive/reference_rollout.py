@@ -61,7 +61,9 @@ def _forward(net: DriveTransformer, x: Tensor, prev: Tensor, condition: Tensor, 
 
 
 @torch.no_grad()
-def reference_roll_out(net: DriveTransformer, prompts: list[list[str]], actions: np.ndarray, noise: Iterator[np.ndarray], num_steps: int = 2) -> np.ndarray:
+def reference_roll_out(
+    net: DriveTransformer, prompts: list[list[str]], actions: np.ndarray, noise: Iterator[np.ndarray], num_steps: int = 2, start: np.ndarray | None = None,
+) -> np.ndarray:
     """Latents `[N, B, 32, 128]`; arguments as in `rollout.roll_out`."""
     batch = len(prompts[0])
     cache: Cache | None = None
@@ -71,10 +73,12 @@ def reference_roll_out(net: DriveTransformer, prompts: list[list[str]], actions:
         text = net.encode_text(torch.tensor([encode_prompt(prompt) for prompt in now]))
         steer, speed = torch.from_numpy(actions[i]).split(1, 1)
         x = torch.from_numpy(next(noise))
-        for k in range(num_steps):
+        for k in range(0 if i == 0 and start is not None else num_steps):
             condition = net.condition(levels[k].expand(batch, 1), t_prev, steer, speed)
             clean, _ = _forward(net, x, prev, condition, text, cache)
             x = clean if k == num_steps - 1 else x + (levels[k + 1] - levels[k]) * (x - clean) / levels[k]
+        if i == 0 and start is not None:
+            x = torch.from_numpy(start)
         noised = (1 - CONTEXT_NOISE) * x + CONTEXT_NOISE * torch.from_numpy(next(noise))
         t_context = torch.full((batch, 1), CONTEXT_NOISE)
         _, fresh = _forward(net, noised, prev, net.condition(t_context, t_prev, steer, speed), text, cache)

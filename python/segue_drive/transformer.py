@@ -179,14 +179,14 @@ class DriveTransformer(nn.Module):
 
     def predict(
         self, x: Tensor, previous: Tensor, condition: Tensor, rotation: tuple[Tensor, Tensor], text: tuple[Tensor, Tensor, Tensor],
-        window_keys: list[Tensor], window_values: list[Tensor], window_mask: Tensor, with_output: bool = True,
+        window_keys: list[list[Tensor]], window_values: list[list[Tensor]], window_mask: Tensor, with_output: bool = True,
     ) -> tuple[Tensor | None, list[Tensor], list[Tensor]]:
         """One chunk, given the chunks in its window.
 
         x, previous: `[B, NUM_TOKENS, TOKEN_DIM]`, this chunk (noisy) and the one before (nearly clean).
         rotation: cos, sin broadcast to `[B, 1, NUM_TOKENS, E/2]` at this chunk's time.
         text: keys, values `[B, L, H, T, E]`, mask `[B, 1, 1, T]`; the prompt is seen without rotation, so it has no place in time.
-        window_keys (rotated), window_values: per layer `[B, H, W, E]`; window_mask: additive, `[B, 1, 1, W]`.
+        window_keys (rotated), window_values: per layer blocks `[B, 1, H, .., E]` of W tokens together; window_mask: additive, `[B, 1, 1, W]`.
         Returns the clean prediction (None without output) and this chunk's rotated keys and values per layer `[B, H, NUM_TOKENS, E]`.
         """
         joined = torch.cat([x, previous], -1)
@@ -194,8 +194,10 @@ class DriveTransformer(nn.Module):
         sound = self.sound_input(joined[:, NUM_PICTURE_TOKENS:]) + self.token_position[NUM_PICTURE_TOKENS:]
         activated = F.silu(condition)
         modulations = self._modulations(activated)
-        text_keys, text_values, text_mask = text[0].unbind(1), text[1].unbind(1), text[2]
-        window_length = window_mask.shape[-1]
+        # Attention keeps the axis of layers, of length one: taking it off every block of the window and of the text would be fifty graph nodes.
+        text_keys, text_values, text_mask = text[0].split(1, 1), text[1].split(1, 1), text[2][:, None]
+        seen_length = window_mask.shape[-1] + NUM_TOKENS
+        seen_mask = F.pad(window_mask, (0, NUM_TOKENS))[:, None]
         cos, sin = rotation
         scales = torch.cat([self.query_scale * ATTENTION_SCALE, torch.ones_like(self.query_scale)], 1)
         keys, values = [], []
@@ -215,17 +217,15 @@ class DriveTransformer(nn.Module):
             values.append(v)
             if layer == NUM_LAYERS - 1 and not with_output:
                 return None, keys, values
+            seen_keys = torch.cat([*window_keys[layer], k[:, None]], 3)
+            seen_values = torch.cat([*window_values[layer], v[:, None]], 3)
             scores = torch.cat([
-                rotated @ window_keys[layer].transpose(-1, -2) + window_mask,
-                rotated @ k.transpose(-1, -2),
-                q @ text_keys[layer].transpose(-1, -2) + text_mask,
+                rotated[:, None] @ seen_keys.transpose(-1, -2) + seen_mask,
+                q[:, None] @ text_keys[layer].transpose(-1, -2) + text_mask,
             ], -1)
             weights = torch.softmax(scores, -1)
-            seen = (
-                weights[..., :window_length] @ window_values[layer]
-                + weights[..., window_length : window_length + NUM_TOKENS] @ v
-                + weights[..., window_length + NUM_TOKENS :] @ text_values[layer]
-            ).transpose(1, 2).flatten(2)
+            seen = weights[..., :seen_length] @ seen_values + weights[..., seen_length:] @ text_values[layer]
+            seen = seen.permute(0, 3, 1, 2, 4).flatten(2)
             picture = picture + eye_mod[2] * eye.attention_output(seen[:, :NUM_PICTURE_TOKENS])
             sound = sound + ear_mod[2] * ear.attention_output(seen[:, NUM_PICTURE_TOKENS:])
             picture = picture + eye_mod[5] * eye.feedforward(rms_normalise(picture) * eye_mod[3] + eye_mod[4])

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from segue_drive.checkpoint import read_source
 from segue_drive.training.autoencoder_stage import AutoencoderPlan, AutoencoderStage
 from segue_drive.training.checkpoints import WeightAverage, write_atomically
 from segue_drive.training.curves import CurveLog, draw, read
@@ -79,7 +80,7 @@ def test_transformer_stage_trains_resumes_and_exports(tmp_path: Path) -> None:
     assert set(read(tmp_path / "transformer.jsonl")) >= {"val_error_served", "val_std_served"}
     lineage = export(tmp_path, None, tmp_path / "out")
     assert lineage["parent"] is None and lineage["transformer"]["steps"] == 3
-    stored = torch.load(tmp_path / "out" / "dit.pt", weights_only=True)
+    stored = read_source(tmp_path / "out", "transformer")
     assert {"V.0.qkv.weight", "rc", "rs"} <= set(stored)
 
 

@@ -6,6 +6,8 @@ import json
 import math
 from dataclasses import asdict, dataclass
 
+import numpy as np
+
 
 def wilson(hits: int, count: int, z: float = 1.96) -> tuple[float, float]:
     """95 % confidence interval of a share (Wilson, 1927): right near 0 and 1, where the normal approximation isn't."""
@@ -41,6 +43,23 @@ def share_line(name: str, hits: int, count: int, at_least: float | None = None, 
     return Line(
         name, round(value, 4), "share", count, (round(low, 4), round(high, 4)), None if at_least is None else f">= {at_least}",
         None if at_least is None else value >= at_least, None if at_least is None else low >= at_least, note,
+    )
+
+
+def mean_line(name: str, values: list[float] | np.ndarray, unit: str, at_least: float | None = None, note: str | None = None) -> Line:
+    """A mean with its 95 % interval by the normal approximation."""
+    values = np.asarray(values, float)
+    mean, spread = float(values.mean()), 1.96 * float(values.std(ddof=1)) / math.sqrt(len(values))
+    return interval_line(name, mean, (mean - spread, mean + spread), unit, len(values), at_least, note)
+
+
+def interval_line(
+    name: str, value: float, interval: tuple[float, float], unit: str, count: int, at_least: float | None = None, note: str | None = None,
+) -> Line:
+    low, high = (round(float(end), 4) for end in interval)
+    return Line(
+        name, round(value, 4), unit, count, (low, high), None if at_least is None else f">= {at_least}", None if at_least is None else bool(value >= at_least),
+        None if at_least is None else bool(low >= at_least), note,
     )
 
 

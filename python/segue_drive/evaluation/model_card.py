@@ -9,6 +9,7 @@ import argparse
 import json
 from pathlib import Path
 
+from ..checkpoint import SOURCE_FILES
 from ..geometry import FRAME_HEIGHT, FRAME_WIDTH, FRAMES_PER_SECOND, SAMPLE_RATE
 from ..training.held_out import HeldOut
 from ..vocabulary import ATTRIBUTES, PHRASES
@@ -16,7 +17,7 @@ from ..vocabulary import ATTRIBUTES, PHRASES
 
 def row(line: dict) -> str:
     value = f"{100 * line['value']:.1f} %" if line["unit"] == "share" else f"{line['value']:g} {line['unit']}"
-    interval = "{:.1f}–{:.1f} %".format(*(100 * v for v in line["interval"])) if "interval" in line else ""
+    interval = "" if "interval" not in line else "{:.1f}–{:.1f} %".format(*(100 * v for v in line["interval"])) if line["unit"] == "share" else "{:.3f}–{:.3f}".format(*line["interval"])
     verdict = {True: "yes", False: "**no**", None: ""}[line.get("passed")]
     return f"| {line['name']} | {value} | {interval} | {line.get('count', '')} | {line.get('bar', '')} | {verdict} | {line.get('note', '')} |"
 
@@ -24,7 +25,8 @@ def row(line: dict) -> str:
 def history(lineage: dict) -> list[str]:
     out = []
     if lineage.get("parent"):
-        out.append(f"- Continued from earlier weights (`dit.pt` {lineage['parent']['dit.pt'][:12]}…), which **had been trained on all 80 combinations**.")
+        name, digest = next((n, d) for n, d in lineage["parent"].items() if n in SOURCE_FILES["transformer"])
+        out.append(f"- Continued from earlier weights (`{name}` {digest[:12]}…), which **had been trained on all 80 combinations**.")
         out.append("  The held-out lists hold for the training after that, so the lines on held-out combinations show that nothing was forgotten, not that anything was inferred.")
     for part in ("autoencoder", "transformer"):
         entry = lineage.get(part)

@@ -1,7 +1,8 @@
 """The evaluation: `python -m segue_drive.evaluation.run --model models/drive --out docs/model/evaluation.jsonl`
 
 Every line is printed as JSON. Adherence is judged by a classifier that was fitted on renders only; a case counts when place, time and weather of its
-frame are all named right. `--source` adds the autoencoder's own figures, `--soak-minutes` the long roll-out, `--stills` pictures for a blind reader.
+frame are all named right. `--source` adds the autoencoder's own figures, `--soak-minutes` the long roll-out, `--stills` pictures for a blind reader,
+`--baseline-graphs` how fast the graphs are against others (see `speed_ratio`).
 Exits with 1 when a line with a bar misses it.
 """
 
@@ -27,12 +28,14 @@ from ..training.held_out import HeldOut
 from ..training.sharpness import gradient_amount, gradient_power
 from ..vocabulary import ATTRIBUTES, PHRASES, canonical_prompt
 from ..world import Attributes, World, render, sound_controls
+from .against_renders import after_true_context, colours_of_roll_outs
 from .autoencoder import measure_autoencoder
 from .cases import FAMILIES, LAST_CHUNK, SWITCH_CHUNK, Case, make_cases
 from .lines import Line, number_line, share_line
 from .soak import soak
 from .sound_judge import heard_controls, judge_sound
 from .speed import measure_speed
+from .speed_ratio import measure_ratio
 from .streams import decode_frame, run_cases, steer_response
 
 BATCH = 4
@@ -229,8 +232,9 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--soak-minutes", type=int, default=0)
-    parser.add_argument("--parts", nargs="*", help="only these: size, speed, batch, director, a family of cases, image, steering, autoencoder, soak")
+    parser.add_argument("--parts", nargs="*", help="only these: size, speed, ratio, batch, director, a family of cases, image, steering, colours, true context, autoencoder, soak")
     parser.add_argument("--stills", type=Path)
+    parser.add_argument("--baseline-graphs", type=Path, help="folder of other graphs for the same work: adds the ratio of frames/s")
     parser.add_argument("--out", type=Path, help="also write the lines to this file")
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -238,9 +242,13 @@ def main() -> None:
     measures: dict[str, Callable[[], object]] = {
         "size": run.size, "speed": lambda: run.add(*measure_speed(run.graphs)), "batch": run.batched_as_alone, "director": run.director,
         **{name: functools.partial(run.family, name) for name in FAMILIES}, "image": run.image_to_video, "steering": run.steering_between_steps,
+        "colours": lambda: run.add(*colours_of_roll_outs(run.graphs, args.cases, args.seed, run.held_out)),
     }
     if args.source:
+        measures["true context"] = lambda: run.add(*after_true_context(run.graphs, args.source, args.cases, args.seed, run.held_out))
         measures["autoencoder"] = lambda: run.add(*measure_autoencoder(args.source, args.cases))
+    if args.baseline_graphs:
+        measures["ratio"] = lambda: run.add(*measure_ratio(args.model / "weights", args.baseline_graphs))
     if args.soak_minutes:
         measures["soak"] = lambda: run.add(*soak(run.graphs, run.judge, args.soak_minutes, args.seed, run.held_out))
     unknown = set(args.parts or ()) - set(measures)

@@ -18,6 +18,7 @@ from PIL import Image
 from torch import Tensor
 
 from .. import key_mapping
+from ..checkpoint import read_source
 from ..key_mapping import load_strictly
 from ..vae import PictureAutoencoder
 from .checkpoints import Checkpoint, StopRequest, WeightAverage
@@ -109,7 +110,7 @@ class AutoencoderStage:
         self.held_out = HeldOut.open()
         self.autoencoder = PictureAutoencoder()
         if source is not None:
-            load_strictly(self.autoencoder, torch.load(source / "vae.pt", map_location="cpu", weights_only=True), key_mapping.AUTOENCODER)
+            load_strictly(self.autoencoder, read_source(source, "autoencoder"), key_mapping.AUTOENCODER)
         self.autoencoder.to(device)
         self.keep_encoder = keep_encoder
         freeze(self.autoencoder.encoder, keep_encoder)
@@ -198,7 +199,7 @@ class AutoencoderStage:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run", type=Path, required=True, help="folder of checkpoints, logs and sheets")
-    parser.add_argument("--source", type=Path, help="folder with dit.pt, vae.pt and norm.pt to continue from")
+    parser.add_argument("--source", type=Path, help="folder with source checkpoints to continue from")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--render-workers", type=int, default=0, help="processes that render ahead; 0 renders between steps")

@@ -1,6 +1,6 @@
 """A run's checkpoints -> the source folder that `segue_drive.convert` reads. `python -m segue_drive.training.export --run DIR [--source DIR] --out DIR`
 
-Writes `dit.pt`, `vae.pt`, `norm.pt` from the running averages, `source_trajectory.npz` made by the training code from the weights in memory (so a
+Writes `transformer.safetensors`, `autoencoder.safetensors` and `normalisation.safetensors` from the running averages, `source_trajectory.npz` made by the training code from the weights in memory (so a
 wrong key mapping anywhere behind it is found by its numbers), and `lineage.json`. What the run didn't train is taken from `--source`.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .. import key_mapping
-from ..checkpoint import SOURCE_FILES, sha256_of
+from ..checkpoint import NORM_NAMES, normalisation_of, read_source, sha256_of, source_sha256, write_source
 from ..geometry import NUM_TOKENS, TOKEN_DIM, WINDOW_CHUNKS
 from ..key_mapping import load_strictly, source_state
 from ..parity import TRAJECTORY_BATCH, scripted_trajectory, trajectory_noise
@@ -65,33 +64,31 @@ def rotary_tables() -> dict[str, Tensor]:
 def export(run: Path, source: Path | None, out: Path) -> dict:
     """Returns the lineage. Raises FileNotFoundError when neither the run nor `source` has a part."""
     out.mkdir(parents=True, exist_ok=True)
-    lineage: dict = {"parent": None if source is None else {name: sha256_of(source / name) for name in SOURCE_FILES}}
+    lineage: dict = {"parent": None if source is None else source_sha256(source)}
     transformer, autoencoder = DriveTransformer(), PictureAutoencoder()
-    parts = (("transformer", transformer, "dit.pt", key_mapping.TRANSFORMER, key_mapping.TRANSFORMER_DERIVED), ("autoencoder", autoencoder, "vae.pt", key_mapping.AUTOENCODER, ()))
+    parts = (("transformer", transformer, key_mapping.TRANSFORMER, key_mapping.TRANSFORMER_DERIVED), ("autoencoder", autoencoder, key_mapping.AUTOENCODER, ()))
     normalisation = None
-    for name, module, file, rules, derived in parts:
+    for name, module, rules, derived in parts:
         path = run / f"{name}.ckpt"
         if path.exists():
             stored = torch.load(path, map_location="cpu", weights_only=False)
             if source is not None:  # buffers that aren't trained
-                load_strictly(module, torch.load(source / file, map_location="cpu", weights_only=True), rules, derived)
+                load_strictly(module, read_source(source, name), rules, derived)
             load_average(module, stored)
             lineage[name] = {"steps": stored["step"], "plan": stored["facts"]["plan"], "held_out": stored["facts"]["held_out"]}
             normalisation = stored["facts"].get("normalisation", normalisation)
         elif source is not None:
-            load_strictly(module, torch.load(source / file, map_location="cpu", weights_only=True), rules, derived)
+            load_strictly(module, read_source(source, name), rules, derived)
             lineage[name] = "of the parent"
         else:
             raise FileNotFoundError(f"{path} is missing, and no --source to take the {name} from")
     state = source_state(transformer, key_mapping.TRANSFORMER) | rotary_tables()
-    torch.save(state, out / "dit.pt")
-    torch.save(source_state(autoencoder, key_mapping.AUTOENCODER), out / "vae.pt")
-    if source is not None:
-        shutil.copyfile(source / "norm.pt", out / "norm.pt")
-    else:
-        torch.save(list(normalisation or torch.load(run / "norm.pt", weights_only=True)), out / "norm.pt")
+    written = write_source(out, "transformer", state)
+    write_source(out, "autoencoder", source_state(autoencoder, key_mapping.AUTOENCODER))
+    values = normalisation_of(source) if source is not None else normalisation or torch.load(run / "norm.pt", weights_only=True)
+    write_source(out, "normalisation", dict(zip(NORM_NAMES, values, strict=True)))
     chunks = training_trajectory(transformer.eval())
-    np.savez_compressed(out / FILE_NAME, chunks=chunks[list(STORED_CHUNKS)], index=np.array(STORED_CHUNKS), source_sha256=sha256_of(out / "dit.pt"))
+    np.savez_compressed(out / FILE_NAME, chunks=chunks[list(STORED_CHUNKS)], index=np.array(STORED_CHUNKS), source_sha256=sha256_of(written))
     (out / "lineage.json").write_text(json.dumps(lineage, indent=2) + "\n")
     return lineage
 

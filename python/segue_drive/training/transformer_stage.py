@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from .. import key_mapping
+from ..checkpoint import normalisation_of, read_source
 from ..geometry import NUM_PICTURE_TOKENS
 from ..key_mapping import load_strictly
 from ..transformer import DriveTransformer
@@ -122,7 +123,7 @@ class TransformerStage:
         self.net = DriveTransformer()
         self.encoder, normalisation = starting_encoder(run, source, self.held_out, seed, device)
         if source is not None:
-            raw = torch.load(source / "dit.pt", map_location="cpu", weights_only=True)
+            raw = read_source(source, "transformer")
             load_strictly(self.net, raw, key_mapping.TRANSFORMER, key_mapping.TRANSFORMER_DERIVED)
         else:
             initialise(self.net)
@@ -277,8 +278,8 @@ def starting_encoder(run: Path, source: Path | None, held_out: HeldOut, seed: in
     """The encoder and normalisation that the source was trained with; or those of this run's own autoencoder."""
     autoencoder = PictureAutoencoder()
     if source is not None:
-        load_strictly(autoencoder, torch.load(source / "vae.pt", map_location="cpu", weights_only=True), key_mapping.AUTOENCODER)
-        return autoencoder.encoder, tuple(torch.load(source / "norm.pt", map_location="cpu", weights_only=True))
+        load_strictly(autoencoder, read_source(source, "autoencoder"), key_mapping.AUTOENCODER)
+        return autoencoder.encoder, normalisation_of(source)
     stored = torch.load(run / "autoencoder.ckpt", map_location="cpu", weights_only=False)
     load_average(autoencoder, stored)
     path = run / "norm.pt"

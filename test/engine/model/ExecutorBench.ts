@@ -30,10 +30,10 @@ export class ExecutorBench {
     this.kernels = createKernels(spec) as Required<Kernels>;
   }
 
-  static async open({ batchInvariant = false, spare = false, minWatchdogMs = 2000, sessions = ['a', 'b', 'c', 'blocker'] } = {}): Promise<ExecutorBench> {
+  static async open({ modelDir = MODEL_DIR, batchInvariant = false, spare = false, minWatchdogMs = 2000, sessions = ['a', 'b', 'c', 'blocker'] } = {}): Promise<ExecutorBench> {
     const worker = new OnnxWorker({ id: batchInvariant ? 'invariant' : 'plain', testMode: true, batchInvariant, spare, calibrationRuns: 0, maxInFlight: 2, minWatchdogMs });
-    const bench = new ExecutorBench(loadModelSpec(MODEL_DIR), worker);
-    await worker.loadModel(MODEL_DIR);
+    const bench = new ExecutorBench(loadModelSpec(modelDir), worker);
+    await worker.loadModel(modelDir);
     for (const session of sessions) worker.attach(session, { video: bench.#pools.video.descriptor, audio: bench.#pools.audio.descriptor });
     return bench;
   }

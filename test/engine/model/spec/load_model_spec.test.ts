@@ -149,6 +149,15 @@ test('a weights file that is missing, cut short or altered is named with what wa
   });
 });
 
+test('one altered bit of the shared weights is found, and the file named', () => {
+  const dir = copyOfModel({ copyWeights: true });
+  const path = join(dir, 'weights/drive.weights');
+  const content = readFileSync(path);
+  content[content.length >> 1]! ^= 1;
+  writeFileSync(path, content);
+  assert.throws(() => loadModelSpec(dir), (error: SpecError) => error.fault.key === 'files.weights/drive.weights.sha256' && /checksum of weights\/drive\.weights/.test(error.message));
+});
+
 test('the message reads file:line: key: problem: expected, got', () => {
   const dir = copyOfModel();
   edit(dir, 'programs.yaml', (text) => text.replace('sound: audio', 'sound: music'));
