@@ -57,6 +57,7 @@ const MEDIA_LIFE_MS = 15_000;
 /** A draft's unit begins only where it ends so long before live media may begin. */
 const MARGIN_MS = 1;
 const MAX_FAILURES = 2;
+const MAKING_DECAY = 0.3;
 
 /**
  * Works on what a person is typing, before it is sent: a source of work of its own that only ever fills slack. Its units join nobody's batch, are due never,
@@ -99,7 +100,10 @@ export class Speculation implements WorkSource {
   #failures = 0;
   #heldOffUntilMs = -Infinity;
   #nextCostMs = 0;
-  #seen: { readonly media90k: MediaTime90k; readonly atMs: number } | null = null;
+  #activeSinceMs = 0;
+  /** From the first step of a fork's media to its frame, waiting for slack included; a running mean. */
+  #makingMs = 0;
+  #seen: { readonly media90k: MediaTime90k; readonly atMs: number; readonly lineage: number } | null = null;
   #closed = false;
 
   constructor(session: SpeculatingSession, speculative: SpeculativeProgram, deps: SpeculationDependencies) {
@@ -190,7 +194,7 @@ export class Speculation implements WorkSource {
   }
 
   presented(media90k: MediaTime90k): void {
-    this.#seen = { media90k, atMs: this.#deps.clock.now() };
+    this.#seen = { media90k, atMs: this.#deps.clock.now(), lineage: this.#session.story.state.lineage };
     this.moved();
   }
 
@@ -249,6 +253,7 @@ export class Speculation implements WorkSource {
       fork.advance(transition, unit);
       if (this.#words === null) this.#read(fork);
       else if (fork.made !== null) {
+        this.#made(false);
         this.#activate(null);
         this.#ready.push(fork);
         this.#trace('draft.ready', { media90k: fork.origin.version.position90k });
@@ -294,17 +299,27 @@ export class Speculation implements WorkSource {
     }
   }
 
-  /** From the version that is on the screen now, and from those that follow it. */
+  /** From the version that will be on the screen when its frame is there, and from those that follow it: what takes longer than it is shown is not begun. */
   #mediaFork(words: ReadWords, held: boolean): DraftFork | null {
     const { story, device } = this.#session;
-    const wanted = story.from(held ? 0 : this.#expected90k()).slice(0, FORKS);
+    const wanted = story.from(held ? 0 : this.#expected90k(this.#makingMs)).slice(0, FORKS);
     for (const version of wanted) {
       if (this.#ready.some(({ origin }) => origin.version === version) || !this.#speculative.forkable(version, held)) continue;
-      while (this.#ready.length >= FORKS) this.#ready.shift()!.drop();
+      if (!this.#makeRoom()) return null;
       const state = this.#speculative.make(version, story.state, this.#request(), words, (component) => device.costs.component(component));
       if (state !== null) return this.#fork(version, state);
     }
     return null;
+  }
+
+  /** Lets go of what was on the screen longest ago; false where everything is still to come. */
+  #makeRoom(): boolean {
+    if (this.#ready.length < FORKS) return true;
+    const first = this.#ready.reduce((one, other) => (other.origin.version.position90k < one.origin.version.position90k ? other : one));
+    if (first.origin.version.position90k >= this.#expected90k(0)) return false;
+    this.#ready = this.#ready.filter((fork) => fork !== first);
+    first.drop();
+    return true;
   }
 
   #fork(version: ProgramState, state: ProgramState): DraftFork {
@@ -330,9 +345,18 @@ export class Speculation implements WorkSource {
     const { steer, speed } = this.#heldInput();
     const stands = ({ origin }: DraftFork): boolean =>
       origin.lineage === lineage && origin.action.steer === steer && origin.action.speed === speed && story.from(origin.version.position90k)[0] === origin.version;
-    if (this.#active !== null && this.#words !== null && !stands(this.#active)) this.#dropActive();
+    const active = this.#words === null ? null : this.#active;
+    const passed = active !== null && this.#session.phase() === 'flowing' && active.origin.version.position90k < this.#expected90k(0);
+    if (passed) this.#made(true);
+    if (active !== null && (passed || !stands(active))) this.#dropActive();
     for (const fork of this.#ready) if (!stands(fork)) fork.drop();
     this.#ready = this.#ready.filter(stands);
+  }
+
+  /** Learns how long a first frame takes; from one that came too late, only that it takes longer. */
+  #made(tooLate: boolean): void {
+    const tookMs = this.#deps.clock.now() - this.#activeSinceMs;
+    if (!tooLate || tookMs > this.#makingMs) this.#makingMs += MAKING_DECAY * (tookMs - this.#makingMs);
   }
 
   #dropMedia(): void {
@@ -349,6 +373,7 @@ export class Speculation implements WorkSource {
 
   #activate(fork: DraftFork | null): void {
     this.#active = fork;
+    this.#activeSinceMs = this.#deps.clock.now();
     this.#serial++;
     for (const queued of this.queued) queued.void = true;
     this.queued = [];
@@ -373,11 +398,12 @@ export class Speculation implements WorkSource {
     return true;
   }
 
-  /** What will be on the screen when a unit that begins now has ended, as far as reports tell. */
-  #expected90k(): MediaTime90k {
+  /** What will be on the screen `inMs` from now, as far as reports tell. */
+  #expected90k(inMs: number): MediaTime90k {
     const { story } = this.#session;
-    if (this.#seen === null) return story.committed.position90k;
-    const elapsed90k = (this.#deps.clock.now() - this.#seen.atMs) * 90;
+    // A report from before the story was gone back on says nothing of now.
+    if (this.#seen?.lineage !== story.state.lineage) return story.committed.position90k;
+    const elapsed90k = (this.#deps.clock.now() + inMs - this.#seen.atMs) * 90;
     return Math.min(story.newest.position90k, Math.floor((this.#seen.media90k + elapsed90k) / this.#frame90k) * this.#frame90k);
   }
 
