@@ -1,4 +1,4 @@
-import type { DraftPreview, PromptWarning } from '../sdk/index.ts';
+import type { DraftPreview, PromptWarning } from '../sdk/messages.ts';
 import { sentence, warningText } from './wording.ts';
 
 /** Long enough that a word is finished, short enough that its world is ready when Enter follows. */
