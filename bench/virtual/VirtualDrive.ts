@@ -12,7 +12,7 @@ import type { EngineToControl, TraceEvent } from '../../src/streams/messages.ts'
 import { ComputedWorker } from './ComputedWorker.ts';
 import { Viewer } from './Viewer.ts';
 
-/** Milliseconds of one unit alone on one core, undisturbed, as measured; see `docs/benchmarks.md`, "On a virtual clock". */
+/** Milliseconds of one unit alone on one core: the table of the virtual schedules, at the speed of the machine of `docs/benchmarks.md` (10 ms a denoise step, 17 ms a plan of eight words). */
 export const UNIT_MS: Readonly<Record<string, number>> = { director_prefill: 3.5, director_step: 2, text_encoder: 1.5, start_bank: 0.2, denoise_step: 10, clean_write: 10, vae_decode: 13, audio_synth: 1.2, director_logprob: 3, vae_encode: 18 };
 
 export interface DriveOptions {
