@@ -174,8 +174,8 @@ test('frames are asked for as room is there, chunk by chunk, and whoever gives t
     if (event.type !== 'media.chunk') continue;
     made++;
     await new Promise((resolve) => setTimeout(resolve, 150));
-    // In the buffer, in the making, encoded ahead.
-    assert.ok(asked <= Math.ceil(made / 2) + 5, `${asked} chunks asked for after ${made} frames`);
+    // In the buffer, in the making, encoded ahead, waiting on the edges between: six chunks, however slowly frames are taken.
+    assert.ok(asked <= Math.floor(made / 2) + 6, `${asked} chunks asked for after ${made} frames`);
     if (made === 10) break;
   }
   await new Promise((resolve) => setTimeout(resolve, 50));
