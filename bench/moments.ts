@@ -29,9 +29,9 @@ export async function untilRtpPainted(page: DrivePage, press: PressSample, rtp: 
   );
 }
 
-/** Types a prompt and presses Enter: the press, and the server's two answers. */
-export async function redirect(page: DrivePage, text: string): Promise<{ press: PressSample; accepted: ClientEvent & { event: 'accepted' }; applied(): Promise<ClientEvent & { event: 'applied' }> }> {
-  const since = await page.typePrompt(text);
+/** Types a prompt, looks at it for `restMs`, and presses Enter: the press, and the server's two answers. */
+export async function redirect(page: DrivePage, text: string, restMs = 0): Promise<{ press: PressSample; accepted: ClientEvent & { event: 'accepted' }; applied(): Promise<ClientEvent & { event: 'applied' }> }> {
+  const since = await page.typePrompt(text, restMs);
   const press = await page.press('key:Enter', since);
   const accepted = (await page.event('accepted', (event) => event.event === 'accepted' && event.t >= press.t, WAIT_MS)) as ClientEvent & { event: 'accepted' };
   return {

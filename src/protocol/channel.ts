@@ -60,10 +60,19 @@ export const ResumeRequest = Type.Object({ type: Type.Literal('resume'), id: Id 
 /** Round trip on the channel; answered `accepted`. */
 export const PingRequest = Type.Object({ type: Type.Literal('ping'), id: Id }, { additionalProperties: false });
 
+/**
+ * What is being typed, before it is sent: the server may work on it ahead, and tells what it would come to. No request: it changes nothing, has no
+ * answer but `draft.preview`, and the newest takes the place of any before. Null drops it; a `redirect` with words, a `cut` or a `blend` ends it.
+ */
+export const DraftMessage = Type.Object(
+  { type: Type.Literal('draft'), id: Id, prompt: Type.Union([Type.String({ maxLength: 1000 }), Type.Null()]), seamless: Type.Optional(Type.Boolean()) },
+  { additionalProperties: false },
+);
+
 export const SessionRequest = Type.Union([InterruptRequest, HoldRequest, ReleaseRequest, RedirectRequest, CutRequest, BlendRequest, PauseRequest, ResumeRequest]);
 export type SessionRequest = Static<typeof SessionRequest>;
 
-export const ControlMessage = Type.Union([Hello, InterruptRequest, HoldRequest, ReleaseRequest, RedirectRequest, CutRequest, BlendRequest, PauseRequest, ResumeRequest, PingRequest]);
+export const ControlMessage = Type.Union([Hello, InterruptRequest, HoldRequest, ReleaseRequest, RedirectRequest, CutRequest, BlendRequest, PauseRequest, ResumeRequest, PingRequest, DraftMessage]);
 export type ControlMessage = Static<typeof ControlMessage>;
 
 /** Requests for another scene; a session shows one, so the newest of them counts. */
@@ -154,7 +163,17 @@ export const Goaway = Type.Object({ type: Type.Literal('goaway'), deadlineMs: Ty
 export const Closed = Type.Object({ type: Type.Literal('closed'), reason: Type.String() });
 export const IdleWarning = Type.Object({ type: Type.Literal('idle'), closesInMs: Type.Integer() });
 
-export const ServerControlMessage = Type.Union([Ready, Accepted, Applied, Superseded, RequestError, Goaway, Closed, IdleWarning]);
+/** Of the draft `re`: at once whether its words are understood, and once more with the model's plan where there was time to make one. */
+export const DraftPreview = Type.Object({
+  type: Type.Literal('draft.preview'),
+  re: Id,
+  understood: Type.Boolean(),
+  /** What it would show, in the model's words; null while that isn't known. */
+  plan: Type.Union([Type.String(), Type.Null()]),
+  warnings: Type.Array(PromptWarning),
+});
+
+export const ServerControlMessage = Type.Union([Ready, Accepted, Applied, Superseded, RequestError, Goaway, Closed, IdleWarning, DraftPreview]);
 export type ServerControlMessage = Static<typeof ServerControlMessage>;
 
 // ---------------------------------------------------------------- server → client, `state`

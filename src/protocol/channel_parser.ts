@@ -19,6 +19,7 @@ const CONTROL: ReadonlyMap<string, Validator<Record<never, never>, TSchema>> = n
     pause: Compile(channel.PauseRequest as TSchema),
     resume: Compile(channel.ResumeRequest as TSchema),
     ping: Compile(channel.PingRequest as TSchema),
+    draft: Compile(channel.DraftMessage as TSchema),
   }),
 );
 const INPUT: ReadonlyMap<string, Validator<Record<never, never>, TSchema>> = new Map(

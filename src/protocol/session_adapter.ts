@@ -36,3 +36,8 @@ export function adapterInForce({ id, scale = DEFAULT_ADAPTER_SCALE }: SessionAda
   if (!(scale >= 0 && scale <= MAX_ADAPTER_SCALE)) throw new SegueError('adapter_not_usable', `the scale of an adapter is 0 to ${MAX_ADAPTER_SCALE}, got ${scale}; ${there}`, { param: 'adapter.scale' });
   return { id, scale };
 }
+
+/** Equal ids at equal scales; null: none. */
+export function sameAdapter(a: AdapterInForce | null, b: AdapterInForce | null): boolean {
+  return a?.id === b?.id && a?.scale === b?.scale;
+}

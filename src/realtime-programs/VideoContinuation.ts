@@ -17,6 +17,7 @@ import { adapterInForce, type AdapterInForce, type AdapterOffer } from '../proto
 import { frameDuration90k, mediaTime90kToMs, type MediaFormat } from '../streams/media_time.ts';
 import { continuationDemand, continuationSpec, directorPass } from './continuation_declaration.ts';
 import type { ContinuationModel, ScenePlan, VideoComponents } from './continuation_model.ts';
+import { ContinuationDrafts } from './ContinuationDrafts.ts';
 import { ContinuationKeeping } from './ContinuationKeeping.ts';
 import { blocksOf, kept, unchanged, type ChunkInFlight, type ContinuationState, type Incoming, type Opening, type Scene, type Talk } from './continuation_state.ts';
 import { EMPTY_TAPE, stepRecord, type ChunkTape } from './continuation_tape.ts';
@@ -46,6 +47,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   readonly adapters: readonly AdapterOffer[];
   readonly keeping?: ContinuationKeeping;
   readonly #restoration: StoryRestoration;
+  readonly speculation?: ContinuationDrafts;
   readonly #model: ContinuationModel;
   readonly #transform: { readonly strength: number } | null;
   readonly #frame90k: number;
@@ -66,6 +68,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     this.#frame90k = frameDuration90k(model.format);
     this.#samplesPerFrame = model.format.audioSampleRate / model.format.framesPerSecond;
     if (!Number.isInteger(this.#samplesPerFrame)) throw new TypeError(`${model.format.audioSampleRate} samples/s are no whole number per frame at ${model.format.framesPerSecond} frames/s`);
+    // What an incoming video comes to isn't known before it comes.
+    if (transform === null) this.speculation = new ContinuationDrafts(model, this);
     this.spec = continuationSpec(model, transform !== null);
     this.demand = continuationDemand(model, mediaTime90kToMs(this.#frame90k * model.framesPerChunk), transform !== null);
   }
@@ -73,7 +77,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   open({ seed, prompt, image, adapter: wished = null }: ProgramStart): ContinuationState {
     const { loops, language } = this.#model;
     const ctx = bindingContext(seed);
-    const adapter = this.#applied(wished);
+    const adapter = this.applied(wished);
     if (this.#transform !== null && image !== null) throw new SegueError('bad_request', 'what a transformed video starts from is its first frame', { param: 'image' });
     // Its words change what its first frame shows; refused now where they can't be understood.
     if (this.#transform !== null && prompt !== null) language.parse(prompt);
@@ -164,7 +168,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       case 'director':
         return state.talk !== null ? this.#planned(state, state.talk, step.stepped as ArDecodeState) : this.#narrated(state, step.stepped as ArDecodeState);
       case 'encoder':
-        return this.#encoded(state, state.talk!, step.stepped as EncoderChunkState, predict);
+        return this.encoded(state, state.talk!, (step.stepped as EncoderChunkState).encoded!, predict);
       case 'start':
         return unchanged(this.#started(state, (step.stepped as StartBankState).latents!));
       case 'incoming':
@@ -188,7 +192,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     // What comes in is recoloured for one scene or the other: there is nothing between them.
     if (transition?.kind === 'blend' && state.incoming !== null) throw new SegueError('bad_request', 'a transformed video can’t blend: redirect or cut it', { param: 'type' });
     const mode = fresh ? 'open' : transition?.kind === 'cut' ? 'cut' : seamless ? 'seamless' : 'hard';
-    const wish = { requestId, conditioningVersion, mode, adapter: this.#applied(wished === undefined ? this.adapterAsked(state) : wished) } as const;
+    const wish = { requestId, conditioningVersion, mode, adapter: this.applied(wished === undefined ? this.adapterAsked(state) : wished) } as const;
     if (prompt === null) return this.#readapted(state, wish, predict);
     const entry = opening?.encode.plan.entry ?? null;
     const plan = state.scene?.plan ?? state.talk?.plan ?? (entry === null ? this.#model.language.choose(state.seed) : this.#model.language.planOfEntry(entry));
@@ -350,8 +354,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     };
   }
 
-  /** @throws {SegueError} `adapter_not_usable`. */
-  #applied(wish: AdapterInForce | null): AppliedAdapter | null {
+  /** An adapter as steps run under it. @throws {SegueError} `adapter_not_usable`. */
+  applied(wish: AdapterInForce | null): AppliedAdapter | null {
     const { adapters = [] } = this.#model;
     if (wish === null) return null;
     const { id, scale } = adapterInForce(wish, adapters);
@@ -436,11 +440,11 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     return { ...unchanged({ ...state, narration: done ? null : { ...narration, director, said: all.length } }), text };
   }
 
-  /** The scene is there: choose how it takes effect. */
-  #encoded(state: ContinuationState, talk: Talk, encoder: EncoderChunkState, predict: Predict): Transition<ContinuationState> {
+  /** The scene is there: choose how it takes effect. Called where a plan was encoded now, or long before (`ContinuationDrafts`). */
+  encoded(state: ContinuationState, talk: Talk, prompt: Scene['prompt'], predict: Predict): Transition<ContinuationState> {
     const scene: Scene = {
       plan: talk.plan,
-      prompt: encoder.encoded!,
+      prompt,
       adapter: talk.adapter,
       conditioningVersion: talk.conditioningVersion,
       requestId: talk.requestId,

@@ -166,6 +166,8 @@ export class Session {
       case 'request.completed':
       case 'hold.expired':
         return this.#conversation.onNotice(message);
+      case 'draft.preview':
+        return this.#conversation.onDraftPreview(message);
       case 'text':
         return this.#conversation.onText(message);
       case 'session.committed':

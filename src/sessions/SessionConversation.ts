@@ -8,6 +8,7 @@ import type { PromptMemory } from './PromptMemory.ts';
 import { isSceneKind, type LedgerEntry, type RequestAnswer } from './RequestLedger.ts';
 import type { WaitUntil } from './RequestWaiters.ts';
 import { SessionCaptions } from './SessionCaptions.ts';
+import { SessionDrafts } from './SessionDrafts.ts';
 import type { SessionConnections } from './SessionConnections.ts';
 import type { SessionEventLog } from './SessionEventLog.ts';
 import type { SessionFlow } from './SessionFlow.ts';
@@ -35,6 +36,7 @@ export interface ConversationParts {
 
 type AnswerMessage = Extract<EngineToControl, { type: 'request.applied' | 'request.superseded' | 'request.failed' }>;
 type NoticeMessage = Extract<EngineToControl, { type: 'request.completed' | 'hold.expired' }>;
+type DraftPreviewMessage = Extract<EngineToControl, { type: 'draft.preview' }>;
 type TextMessage = Extract<EngineToControl, { type: 'text' }>;
 
 /** What is said in a session: the handshake, what people ask for and what becomes of it, the model's own words, and what is remembered of that. */
@@ -43,6 +45,7 @@ export class SessionConversation {
   readonly #parts: ConversationParts;
   readonly #captions = new SessionCaptions();
   readonly #requests: SessionRequests;
+  readonly #drafts: SessionDrafts;
   readonly #clock: Clock;
   /** Requests that were accepted here, by id, until they have their last answer: the message, and the number of its write. */
   readonly #kept = new Map<string, { readonly body: string; readonly conditioningVersion: number; readonly number: number | null }>();
@@ -52,6 +55,7 @@ export class SessionConversation {
     this.#parts = parts;
     this.#clock = options.clock;
     this.#requests = this.#createRequests();
+    this.#drafts = this.#createDrafts();
   }
 
   get conditioningVersion(): number {
@@ -106,6 +110,10 @@ export class SessionConversation {
     events.append(type, body);
   }
 
+  onDraftPreview(message: DraftPreviewMessage): void {
+    this.#drafts.onPreview(message);
+  }
+
   onText(message: TextMessage): void {
     const { words, connections, events, memory } = this.#parts;
     if (message.epoch !== words.epoch) return;
@@ -143,6 +151,7 @@ export class SessionConversation {
       inject: (text) => media.send({ type: 'channel.inject', sessionId: id, connectionId: null, channel: 'control', text }),
       toConnection: (connectionId, answer) => void connections.send(connectionId, 'control', answer),
       onHello: (connectionId, hello) => this.#onHello(connectionId, hello),
+      onDraft: (connectionId, draft) => this.#drafts.receive(connectionId, draft),
       onActivity: () => this.#parts.onActivity(),
       onAccepted: (request, entry, version, held90k) => this.#onAccepted(request, entry, version, held90k),
       onAnswer: (entry, answer) => this.#onAnswer(entry, answer),
@@ -152,6 +161,20 @@ export class SessionConversation {
         else keeper.whenStored(this.#kept.get(entry.id)?.number ?? null, run);
         this.#kept.delete(entry.id);
       },
+    });
+  }
+
+  #createDrafts(): SessionDrafts {
+    const { engine, prompts, id } = this.#options;
+    const { status, connections } = this.#parts;
+    return new SessionDrafts({
+      sessionId: id,
+      prompts,
+      mayDrive: (connectionId) => connections.roles(connectionId)?.has('drive') ?? false,
+      takesRequests: () => status.requestRefusal() === null,
+      // Where the engine is gone, requests say so.
+      toEngine: (message) => void engine.send(message),
+      toConnection: (connectionId, message) => void connections.send(connectionId, 'control', message),
     });
   }
 

@@ -38,6 +38,7 @@ export interface RequestHost {
   toConnection(connectionId: string, answer: RequestAnswer): void;
   readonly sessionId: string;
   onHello(connectionId: string, hello: Extract<ControlMessage, { type: 'hello' }>): void;
+  onDraft(connectionId: string, draft: Extract<ControlMessage, { type: 'draft' }>): void;
   onActivity(): void;
   onAccepted(request: SessionRequest, entry: LedgerEntry, conditioningVersion: number, held90k: number | null): void;
   /** Each answer, as it is given. */
@@ -107,6 +108,9 @@ export class SessionRequests {
         return; // the media thread's business; what it forwards is only for the record
       case 'hello':
         if (message.connectionId !== null) this.#host.onHello(message.connectionId, request);
+        return;
+      case 'draft':
+        if (message.connectionId !== null) this.#host.onDraft(message.connectionId, request);
         return;
       case 'ping':
         if (message.connectionId !== null) this.#host.toConnection(message.connectionId, { type: 'accepted', re: request.id, epoch: this.#host.epoch, conditioningVersion: this.#conditioningVersion });

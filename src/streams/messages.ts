@@ -43,6 +43,8 @@ export type ControlToEngine =
   | EngineRequest
   /** A chunk of the video that a session takes in: RGB of each of its frames, of the format's size, row by row. */
   | { readonly type: 'session.frames'; readonly sessionId: string; readonly frames: readonly SharedArrayBuffer[] }
+  /** What is being typed, worked on where there is time; the newest counts, null drops it. Changes nothing that is shown. */
+  | { readonly type: 'session.draft'; readonly sessionId: string; readonly draftId: string; readonly prompt: string | null; readonly seamless: boolean }
   | { readonly type: 'session.close'; readonly sessionId: string }
   /** Answered by `engine.drained` when no unit is in flight and no session is open. */
   | { readonly type: 'engine.drain' }
@@ -123,6 +125,8 @@ export type EngineToControl =
       readonly complete: boolean;
       readonly epoch: number;
     }
+  /** What a draft would come to, in the model's words. */
+  | { readonly type: 'draft.preview'; readonly sessionId: string; readonly draftId: string; readonly plan: string; readonly warnings: readonly PromptWarning[] }
   | { readonly type: 'session.committed'; readonly sessionId: string; readonly epoch: number; readonly media90k: MediaTime90k; readonly chunk: number }
   /** The storage can't follow: what is kept of the story has a gap from this chunk on; null: it goes on again. */
   | { readonly type: 'session.keeping'; readonly sessionId: string; readonly behindFromChunk: number | null; readonly reason?: string }

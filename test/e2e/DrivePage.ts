@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { SessionView } from '../../src/protocol/rest.ts';
 import type { Accepted, Applied } from '../../src/protocol/channel.ts';
 import type { Static } from 'typebox';
@@ -82,9 +83,10 @@ export class DrivePage {
   }
 
   /** Types and sends a prompt; the page's time just before Enter. */
-  async typePrompt(text: string): Promise<number> {
+  async typePrompt(text: string, restMs = 0): Promise<number> {
     const box = this.probe.page.getByRole('textbox');
     await box.fill(text);
+    if (restMs > 0) await delay(restMs);
     const since = await this.probe.now();
     await box.press('Enter');
     return since;

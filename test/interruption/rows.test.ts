@@ -226,7 +226,8 @@ for (const way of ['WebSocket', 'REST'] as const) {
       const epoch = await drive.epoch;
       assert.equal(epoch, way === 'REST' ? before : before + 2, 'by a channel a fence has come before the reading');
       const answer = await drive.ask({ type: 'redirect', prompt: drive.prompt });
-      assert.equal(answer.how, 'restart');
+      // Nothing was seen since the last fence: a chunk that is in flight there may be steered.
+      assert.ok(answer.how === 'restart' || answer.how === 'steer', answer.how);
     });
 
     it('is counted by kind, and leaves nothing open', async () => {

@@ -3,6 +3,7 @@ import { AmbientGlow } from './AmbientGlow.ts';
 import { Captions } from './Captions.ts';
 import { createDemoSession } from './DemoSession.ts';
 import { byId, create } from './dom.ts';
+import { DraftTyping } from './DraftTyping.ts';
 import { Notices } from './Notices.ts';
 import { Overlay } from './Overlay.ts';
 import type { PageOptions } from './page_options.ts';
@@ -70,6 +71,7 @@ export class Room {
   readonly #style = new StyleControl((adapterId) => this.setStyle(adapterId));
   readonly #picture = new PictureStart(byId('poster', HTMLElement));
   readonly #poster = new Poster(() => this.#posterPressed());
+  readonly #typing = new DraftTyping(byId('draft', HTMLElement), (draft) => this.#client?.draft(draft, { seamless: this.#transition.value !== 'redirect' }));
   #client: SegueClient | null = null;
   #sound: AudioContext | null = null;
   #joining: AbortController | null = null;
@@ -85,6 +87,7 @@ export class Room {
       event.preventDefault();
       this.#submit();
     });
+    this.#prompt.addEventListener('input', () => this.#typing.typed(this.#prompt.value));
     // A finger that goes down means it; waiting for it to come up would cost a frame. The click that follows is the same press.
     this.#interrupt.addEventListener('pointerdown', (event) => {
       this.#pressHandled = event.button === 0 && !this.#resumable;
@@ -112,6 +115,7 @@ export class Room {
   redirect(prompt: string): void {
     const client = this.#client;
     if (!client || prompt.trim() === '') return;
+    this.#typing.done();
     try {
       this.#ask(client, prompt);
     } catch (error) {
@@ -191,6 +195,7 @@ export class Room {
     if (prompt === '' && this.#resumable) this.#client?.resume();
     else this.redirect(prompt === '' ? PROPOSAL : prompt);
     this.#prompt.value = '';
+    this.#typing.done();
     // The world's keys are wanted now; "/" comes back here.
     this.#prompt.blur();
   }
@@ -262,6 +267,7 @@ export class Room {
       if (client.transport === 'websocket' && this.#options.transport === 'auto') this.#notices.detour();
       this.#show(client.state);
     });
+    client.on('draft', (preview) => this.#typing.show(preview));
     client.on('text', (text) => {
       const whole = this.#captions.show(text);
       if (whole === null) return;
@@ -302,6 +308,7 @@ export class Room {
     const wasJoined = this.inSession;
     this.#joining = null;
     this.#client = null;
+    this.#typing.done();
     window.segue = undefined;
     this.steering.releaseAll();
     this.#soundPermission.want(null);

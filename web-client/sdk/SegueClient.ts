@@ -3,7 +3,7 @@ import type { Speed, Steer } from './ActionState.ts';
 import { ClientError } from './ClientError.ts';
 import { Connection } from './Connection.ts';
 import { fences } from './fences.ts';
-import type { Accepted, Applied, Closed, FrameNotice, Goaway, HoldExpired, IdleWarning, Ready, RequestCompleted, ServerMessage, SessionAdapter, SessionRequest, StateUpdate, TextDelta } from './messages.ts';
+import type { Accepted, Applied, Closed, DraftPreview, FrameNotice, Goaway, HoldExpired, IdleWarning, Ready, RequestCompleted, ServerMessage, SessionAdapter, SessionRequest, StateUpdate, TextDelta } from './messages.ts';
 import type { PaintedFrame } from './PaintedFrame.ts';
 import { PositionReporter } from './PositionReporter.ts';
 import { Presenter } from './Presenter.ts';
@@ -62,6 +62,8 @@ export type ClientEvents = {
   session: [update: StateUpdate];
   /** A request failed (`request` tells which), or the client met trouble that it survives. */
   error: [error: ClientError, request: SessionRequest | null];
+  /** What the newest draft would come to. */
+  draft: [preview: DraftPreview];
   goaway: [notice: Goaway];
   idle: [warning: IdleWarning];
   stats: [stats: ClientStats];
@@ -83,6 +85,8 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
   readonly #positions: PositionReporter;
   readonly #stats: StatsSampler;
   #epoch = 0;
+  /** The newest draft; null where none is out. */
+  #draft: { readonly id: string; readonly prompt: string; readonly seamless: boolean } | null = null;
   #paused = false;
   #holding = false;
   #closed = false;
@@ -202,6 +206,20 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
     return handle;
   }
 
+  /**
+   * What is being typed, before it is sent: where there is time for it the server works on it, so that a `redirect` with the same words shows sooner, and the
+   * `draft` event tells what it would come to. Call it when typing rests, not at every key; null (or no words) takes it back. Changes nothing by itself.
+   */
+  draft(prompt: string | null, { seamless = false }: { readonly seamless?: boolean } = {}): void {
+    const text = prompt?.trim() ?? '';
+    const words = text === '' || text.length > MAX_PROMPT_CHARACTERS ? null : text;
+    if (this.#closed || (words === null ? this.#draft === null : this.#draft?.prompt === words && this.#draft.seamless === seamless)) return;
+    const id = this.#book.nextId();
+    const { isOpen, transport } = this.#connection;
+    const sent = isOpen && transport?.sendControl({ type: 'draft', id, prompt: words, ...(seamless ? { seamless: true } : {}) }) === true;
+    this.#draft = words === null || !sent ? null : { id, prompt: words, seamless };
+  }
+
   /** Freezes the picture and stops the sound in this call, then tells the server. They stay so until `redirect` or `resume`. */
   interrupt(): RequestHandle {
     return this.#request((id) => ({ type: 'interrupt', id }));
@@ -266,6 +284,8 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
     if (this.#closed) throw new ClientError('closed', 'the client is closed');
     const pressedAt = performance.now();
     const request = make(this.#book.nextId());
+    // Whatever words it has, the server's draft ends with them.
+    if ('prompt' in request && request.prompt !== undefined) this.#draft = null;
     const handle = this.#book.add(request);
     this.#measures.pressed(request, pressedAt);
     // First the person's own screen and ears, then the server, then everybody who draws what came of it.
@@ -298,6 +318,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
   #leftConnection(reason: string): void {
     // Before anybody is back, the server has released it.
     this.#holding = false;
+    this.#draft = null;
     this.#stopSending();
     this.#updateState(reason);
   }
@@ -324,6 +345,9 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
       case 'hold.expired':
         this.#setHolding(false);
         this.emit('holdExpired', message);
+        return;
+      case 'draft.preview':
+        if (message.re === this.#draft?.id) this.emit('draft', message);
         return;
       case 'goaway':
         this.emit('goaway', message);

@@ -16,6 +16,7 @@ export type Superseded = Of<'superseded'>;
 export type RequestError = Of<'error'>;
 export type Goaway = Of<'goaway'>;
 export type Closed = Of<'closed'>;
+export type DraftPreview = Of<'draft.preview'>;
 export type IdleWarning = Of<'idle'>;
 
 export type ChannelLabel = 'control' | 'input' | 'state';

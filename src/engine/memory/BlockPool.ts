@@ -131,10 +131,10 @@ export class BlockPool {
     return ids.reduce((sum, id) => sum + this.#block(id).bytes, 0);
   }
 
-  /** Charges blocks to another account (a session's result that a cache keeps); all or none, false where it doesn't fit. */
-  transfer(ids: readonly BlockId[], to: BlockAccount): boolean {
+  /** Charges blocks to another account (a session's result that a cache keeps); all or none, false where it doesn't fit. @param from only those charged to it; null: all. */
+  transfer(ids: readonly BlockId[], to: BlockAccount, from: BlockAccount | null = null): boolean {
     const target = this.#own(to);
-    const moving = ids.map((id) => this.#block(id)).filter((block) => block.account !== target);
+    const moving = [...new Set(ids)].map((id) => this.#block(id)).filter(({ account }) => account !== target && (from === null || account === from));
     const wanted: Record<MemoryTag, number> = { weights: 0, kv: 0, activations: 0, staging: 0 };
     for (const { bytes, memory } of moving) wanted[memory] += bytes;
     if (target.closed || TAGS.some((tag) => wanted[tag] > 0 && target.used[tag] + wanted[tag] > (target.budget[tag] ?? 0))) return false;

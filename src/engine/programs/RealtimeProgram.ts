@@ -8,6 +8,7 @@ import type { AppliedHow } from '../../streams/messages.ts';
 import type { ChunkEvents } from '../../streams/media_events.ts';
 import type { MediaFormat, MediaTime90k } from '../../streams/media_time.ts';
 import type { ProgramSpec } from './ProgramSpec.ts';
+import type { SpeculativeProgram } from './SpeculativeProgram.ts';
 import type { StoryKeeping } from './StoryKeeping.ts';
 
 /** Everything a program knows, as one immutable value of plain data and block ids. Keeping an old one is keeping a version. */
@@ -35,6 +36,9 @@ export interface RealtimeProgram<State extends ProgramState = ProgramState> {
   readonly adapters?: readonly AdapterOffer[];
   /** How its stories are kept beyond the process; a program without it has none that outlives it. */
   readonly keeping?: StoryKeeping<State>;
+
+  /** Absent where nothing can be worked on before it is asked for. */
+  readonly speculation?: SpeculativeProgram<State>;
 
   /** @throws {SegueError} `prompt_not_understood`; `adapter_not_usable`; `bad_request` for a picture that the model can't start from. */
   open(start: ProgramStart): State;

@@ -20,6 +20,7 @@ import { InlineRuns, type RunHandle } from './InlineRuns.ts';
 import type { RunOpening } from './InlineRun.ts';
 import { resumeStory, type ResumedStory } from './resume_story.ts';
 import { StoryOutlet, type ToStoragePort } from './StoryOutlet.ts';
+import type { Speculation } from './Speculation.ts';
 import { TraceBuffer } from './TraceBuffer.ts';
 import type { WorkSource } from './WorkSource.ts';
 
@@ -137,6 +138,11 @@ export class EngineCore {
       case 'session.frames':
         this.#sessions.get(message.sessionId)?.incoming(message.frames);
         break;
+      case 'session.draft': {
+        const { sessionId, draftId, prompt, seamless } = message;
+        this.#sessions.get(sessionId)?.draft(prompt === null ? null : { draftId, prompt, seamless });
+        break;
+      }
       case 'session.close':
         this.#close(message.sessionId);
         break;
@@ -226,7 +232,10 @@ export class EngineCore {
     const { retryAfterMs } = this.#options;
     let reason = 'no device answers';
     for (const device of this.#placement.rank(this.#devices)) {
-      const admission = device.admission.admit(sessionId, program.demand, { video: channels.video.slots, audio: channels.audio.slots });
+      const ask = () => device.admission.admit(sessionId, program.demand, { video: channels.video.slots, audio: channels.audio.slots });
+      let admission = ask();
+      // What nobody has asked for yet makes room for whoever comes.
+      if (!admission.admitted && admission.reason === 'memory' && this.#speculationsOn(device).filter((draft) => draft.yieldMemory()).length > 0) admission = ask();
       if (!admission.admitted) {
         reason = admission.reason;
         if (reason === 'slots') return refuse(new SegueError('bad_request', `output pools need ${program.demand.minSlots.video} slots`));
@@ -255,7 +264,19 @@ export class EngineCore {
   #sessionDependencies() {
     const { clock, toControl, toMedia } = this.#deps;
     const keep = this.#outlet === null ? null : { outlet: this.#outlet, snapshotChunks: this.#options.snapshotChunks };
-    return { clock, options: this.#options, keep, toControl, toMedia, trace: (event: TraceEvent) => this.#trace(event), changed: (session: EngineSession) => this.#dispatcher.requeue(session), wake: () => this.#dispatcher.round() };
+    return {
+      clock,
+      options: this.#options,
+      keep,
+      toControl,
+      toMedia,
+      trace: (event: TraceEvent) => this.#trace(event),
+      changed: (session: EngineSession) => this.#dispatcher.requeue(session),
+      wake: () => this.#dispatcher.round(),
+      speculates: ({ device, sessionId, pools }: Speculation) => device.worker.attach(sessionId, { video: pools.video.descriptor, audio: pools.audio.descriptor }),
+      draftChanged: (source: Speculation) => this.#dispatcher.requeue(source),
+      late: ({ device }: EngineSession) => this.#speculationsOn(device).forEach((draft) => draft.pressed()),
+    };
   }
 
   #request(request: EngineRequest): void {
@@ -278,8 +299,10 @@ export class EngineCore {
 
   #settled(): void {
     for (const session of this.#closing) {
-      if (session.inFlight !== null) continue;
+      const { speculation } = session;
+      if (session.inFlight !== null || (speculation !== null && speculation.inFlight !== null)) continue;
       this.#closing.delete(session);
+      if (speculation !== null) session.device.worker.detach(speculation.sessionId);
       session.device.worker.detach(session.sessionId);
       this.#droppedMemory.dropped(session.pools.video.buffer, session.pools.audio.buffer);
       this.#deps.toControl({ type: 'session.closed', sessionId: session.sessionId });
@@ -325,7 +348,11 @@ export class EngineCore {
   }
 
   #sessionsOn(device: Device<WorkSource>): WorkSource[] {
-    return [...[...this.#sessions.values()].filter((session) => session.device === device), ...this.#runs.on(device)];
+    return [...[...this.#sessions.values()].filter((session) => session.device === device), ...this.#runs.on(device), ...this.#speculationsOn(device)];
+  }
+
+  #speculationsOn(device: Device<WorkSource>): Speculation[] {
+    return [...this.#sessions.values()].flatMap((session) => (session.device === device && session.speculation !== null ? [session.speculation] : []));
   }
 
   // ---------------------------------------------------------------- reports

@@ -9,7 +9,7 @@ import { ProvisionalHold } from '../../streams/ProvisionalHold.ts';
 import { SharedPool } from '../../streams/shared_pool.ts';
 import type { LoopState } from '../model/loop_kernel.ts';
 import type { WorkPlan } from '../model/work.ts';
-import type { CommittedStep, Decision, Predict, ProgramState, RealtimeProgram, SceneTransition, Transition } from '../programs/RealtimeProgram.ts';
+import type { CommittedStep, Decision, Predict, ProgramState, RealtimeProgram, RedirectRequest, SceneTransition, Transition } from '../programs/RealtimeProgram.ts';
 import { ActionLatch } from '../scheduler/ActionLatch.ts';
 import type { AdmissionGrant } from '../scheduler/AdmissionController.ts';
 import { BandwidthServer } from '../scheduler/BandwidthServer.ts';
@@ -23,7 +23,9 @@ import { REQUEST_CHUNKS, type EngineOptions } from './engine_options.ts';
 import { MediaRecall } from './MediaRecall.ts';
 import type { ResumedStory } from './resume_story.ts';
 import { SessionAnswers, type ShownAt } from './SessionAnswers.ts';
+import type { PromotableDraft } from './PromotableDraft.ts';
 import { SessionStreams } from './SessionStreams.ts';
+import { Speculation, type Draft } from './Speculation.ts';
 import { Story } from './Story.ts';
 import type { StoryOutlet } from './StoryOutlet.ts';
 import { StoryRecorder } from './StoryRecorder.ts';
@@ -46,6 +48,12 @@ export interface SessionDependencies {
   readonly keep: { readonly outlet: StoryOutlet; readonly snapshotChunks: number } | null;
   /** It has changed by itself, and no message follows that would begin a round of dispatching. */
   readonly wake: () => void;
+  /** The session has a draft for the first time. */
+  readonly speculates: (source: Speculation) => void;
+  /** What may step of a draft has changed. */
+  readonly draftChanged: (source: Speculation) => void;
+  /** A frame came late. */
+  readonly late: (session: EngineSession) => void;
 }
 
 export interface SessionOpening {
@@ -112,6 +120,7 @@ export class EngineSession implements WorkSource {
   readonly #recall: MediaRecall;
   readonly #recorder: StoryRecorder | null;
   readonly #resumed: ResumedStory | null;
+  #speculation: Speculation | null = null;
 
   constructor({ sessionId, program, seed, prompt, image, adapter, channels, device, grant, resumed }: SessionOpening, deps: SessionDependencies) {
     const initial = resumed?.initial ?? program.open({ seed, prompt, image, adapter });
@@ -188,6 +197,11 @@ export class EngineSession implements WorkSource {
 
   get committed90k(): MediaTime90k {
     return this.#story.committed.position90k;
+  }
+
+  /** Works on the draft; null while there has been none. */
+  get speculation(): Speculation | null {
+    return this.#speculation;
   }
 
   /** The redirect of which nothing has been shown yet arrived then; null where there is none. */
@@ -272,6 +286,22 @@ export class EngineSession implements WorkSource {
         break;
     }
     this.#deps.changed(this);
+    this.#speculation?.moved();
+  }
+
+  /** What is being typed, before it is sent; null where it was emptied. Ignored where nothing is made ahead. */
+  draft(draft: Draft | null): void {
+    const { options, clock, toControl, trace, speculates, draftChanged } = this.#deps;
+    const { speculation: speculative } = this.program;
+    if (this.closed || speculative === undefined || !options.speculation || options.policy !== 'unit') return;
+    if (this.#speculation === null) {
+      if (draft === null) return;
+      const { sessionId, program, seed, words, latch, device, pools } = this;
+      const phase = () => (this.closed || this.#paused || this.#hold.active || this.fenced() ? 'none' : this.#interrupted ? 'held' : 'flowing');
+      this.#speculation = new Speculation({ sessionId, program, seed, words, latch, device, pools, story: this.#story, phase }, speculative, { clock, toControl, trace, changed: draftChanged });
+      speculates(this.#speculation);
+    }
+    this.#speculation.draft(draft);
   }
 
   /** The driver has seen up to here. */
@@ -279,11 +309,13 @@ export class EngineSession implements WorkSource {
     if (this.closed || epoch !== this.#epoch) return;
     this.#story.seen(media90k);
     this.#commit();
+    this.#speculation?.presented(media90k);
   }
 
   /** Held input is another than before: what was made under the old one and that nobody has taken yet is made anew, as far as time and the session's reserve allow. */
   actionChanged(): void {
     if (this.#recall.isOutdated(this.words.action)) this.#takeBack('action');
+    this.#speculation?.moved();
   }
 
   /** A chunk of the video that it takes in. What is made of it belongs to the epoch in which it is made, whenever it came. */
@@ -313,10 +345,21 @@ export class EngineSession implements WorkSource {
     this.#deps.toControl({ type: 'hold.expired', sessionId: this.sessionId, requestId });
     this.#trace('hold.expired', {}, requestId);
     this.#deps.changed(this);
+    this.#speculation?.moved();
     this.#deps.wake();
   }
 
   #redirect(request: SceneRequest, supersedes: boolean): void {
+    // Whatever words it has, what was typed before is over. Without words it isn't what was typed.
+    const drafted = request.prompt === null ? null : (this.#speculation?.taken() ?? null);
+    try {
+      this.#redirectWith(drafted, request, supersedes);
+    } finally {
+      drafted?.release();
+    }
+  }
+
+  #redirectWith(drafted: PromotableDraft | null, request: SceneRequest, supersedes: boolean): void {
     const { requestId, prompt, conditioningVersion } = request;
     const seamless = !fencing(request);
     const was = { interrupted: this.#interrupted, paused: this.#paused };
@@ -325,15 +368,20 @@ export class EngineSession implements WorkSource {
     const wish = { requestId, prompt, adapter: asked === undefined ? this.program.adapterAsked(this.#story.state) : asked, seamless, conditioningVersion, ...(transition === null ? {} : { transition }) };
     this.#interrupted = false;
     this.#paused = false;
+    let version: ProgramState | null = null;
     if ('presented90k' in request && !seamless) {
       const target = this.#story.clamp(request.presented90k);
-      if (request.request === 'redirect' && target === this.#story.state.position90k && this.program.steerable(this.#story.state)) this.#reachedBy(target);
+      const steers = request.request === 'redirect' && drafted?.reaches(this.#story.from(target)[0], wish) !== true && target === this.#story.state.position90k && this.program.steerable(this.#story.state);
+      if (steers) this.#reachedBy(target);
       else {
         // Without new words, those that nothing was shown of yet are still wanted.
         if (prompt !== null) this.#story.replace(this.program.withdraw(this.#story.state));
         this.#rewind(request.presented90k);
+        version = this.#story.newest;
       }
     }
+    // A frame that is there commits like any other: not once the word has been raised again.
+    if (drafted !== null && this.epochWord === this.#epoch && this.#promote(drafted, version, wish)) return;
     try {
       const predict: Predict = (component) => this.device.costs.component(component);
       const { state, warnings, predictedMs, decisions = [], recall } = this.program.redirect(this.#story.state, wish, predict);
@@ -349,6 +397,22 @@ export class EngineSession implements WorkSource {
       if (supersedes) this.#story.replace(this.program.rewound(this.#story.newest, this.program.withdraw(this.#story.state)));
       this.#answers.failed(requestId, error instanceof SegueError ? error : new SegueError('internal', 'the redirect could not be begun', { cause: error }));
     }
+  }
+
+  /** Goes on with what the draft has come to, if it says the same. @param version what was gone back to; null where nothing was. */
+  #promote(drafted: PromotableDraft, version: ProgramState | null, request: RedirectRequest): boolean {
+    const held = this.latch.read(this.words.action);
+    const promotion = drafted.begin(this.#story.state, version, held, request, this.grant.account, (component) => this.device.costs.component(component));
+    if (promotion === null) return false;
+    const { transition, versions, felt, from, warnings, predictedMs, taken } = promotion;
+    this.#answers.predict(request.requestId, predictedMs, warnings);
+    this.#trace('draft.promoted', { from }, request.requestId);
+    for (const kept of versions) this.#story.keep(kept);
+    this.#takeForce(transition);
+    taken();
+    if (felt !== null) this.#felt(felt);
+    if (transition.recall === true) this.#takeBack('redirect');
+    return true;
   }
 
   #enter(epoch: number): void {
@@ -410,16 +474,36 @@ export class EngineSession implements WorkSource {
 
   /** A step was committed: what the program made of it takes force. Its slots are the state's, or media's, from here on. */
   #apply(transition: Transition<ProgramState>, unit: CommittedUnit): void {
+    this.#takeForce(transition);
+    this.#failures = 0;
+    this.#failedSteps.delete(stepOf(unit.plan));
+    if (unit.plan.kind === 'diffusion_step') {
+      this.#felt(unit);
+      // It was out while input changed: what it made may be old already.
+      this.actionChanged();
+    }
+    if (transition.recall === true) this.#takeBack('redirect');
+    if (this.#unread.length > 0 && this.#readsNow()) for (const request of this.#unread.splice(0)) this.receive(request);
+    this.#speculation?.moved();
+  }
+
+  #felt({ action, conditioning }: CommittedUnit): void {
+    this.latch.felt(action);
+    this.#recall.madeUnder(conditioning);
+  }
+
+  #takeForce(transition: Transition<ProgramState>): void {
     const nowMs = this.#deps.clock.now();
     const { state, version, frame, text, applied, completed, decisions } = transition;
     this.#story.replace(state, frame === null ? [] : [{ pool: 'video', slot: frame.videoSlot }, { pool: 'audio', slot: frame.audioSlot }]);
-    this.#failures = 0;
-    this.#failedSteps.delete(stepOf(unit.plan));
     if (version !== null) this.#story.keep(version);
     if (frame !== null) {
       const due = this.timeline.presentationMs(frame.start90k);
       if (due !== null) {
-        if (nowMs > due) this.deadlinesMissed++;
+        if (nowMs > due) {
+          this.deadlinesMissed++;
+          this.#deps.late(this);
+        }
         if (frame.start90k >= this.#recall.until90k) this.timeline.ready(due - nowMs);
       }
       this.#resumed?.settle();
@@ -431,14 +515,6 @@ export class EngineSession implements WorkSource {
     this.#traceDecisions(decisions);
     if (applied !== null) this.#answerApplied(applied.requestId, applied.how, applied);
     if (completed !== undefined) this.#completed(completed);
-    if (unit.plan.kind === 'diffusion_step') {
-      this.latch.felt(unit.action);
-      this.#recall.madeUnder(unit.conditioning);
-      // It was out while input changed: what it made may be old already.
-      this.actionChanged();
-    }
-    if (transition.recall === true) this.#takeBack('redirect');
-    if (this.#unread.length > 0 && this.#readsNow()) for (const request of this.#unread.splice(0)) this.receive(request);
   }
 
   /** Always, but for the baseline policies. */
@@ -493,6 +569,7 @@ export class EngineSession implements WorkSource {
     for (const queued of this.queued) queued.void = true;
     this.queued = [];
     this.#recorder?.close();
+    this.#speculation?.close();
     this.#story.close();
     this.#resumed?.settle();
     this.grant.release();

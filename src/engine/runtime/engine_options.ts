@@ -27,6 +27,8 @@ export interface EngineOptions {
   readonly policy: 'unit' | 'chunk' | 'request';
   /** A snapshot of a kept story is made once in so many chunks: what follows the last one is recomputed from its latents, a write unit each, when it is resumed. */
   readonly snapshotChunks: number;
+  /** Whether drafts are worked on before they are sent, where there is time for it. */
+  readonly speculation: boolean;
   /** Offered to whoever is refused. */
   readonly retryAfterMs: number;
 }
@@ -48,5 +50,6 @@ export const DEFAULT_ENGINE_OPTIONS = {
   fenceWatchdogMs: 5000,
   policy: 'unit',
   snapshotChunks: 60,
+  speculation: true,
   retryAfterMs: 2000,
 } as const satisfies EngineOptions;

@@ -106,6 +106,11 @@ export class Simulation {
     }, delayMs);
   }
 
+  /** What is being typed; null: emptied. */
+  draft(session: SimulatedSession, draftId: string, prompt: string | null, { seamless = false, delayMs = 0 } = {}): void {
+    this.#deliver(session, () => this.core.receive({ type: 'session.draft', sessionId: session.sessionId, draftId, prompt, seamless }), delayMs);
+  }
+
   close(session: SimulatedSession, delayMs = 0): void {
     this.#deliver(session, () => {
       session.words.markClosed();
@@ -169,6 +174,9 @@ export class Simulation {
     else assert.ok(seeded && scene.how === 'cut', 'only a cut begins without what came before');
     assert.equal(pinnedFrames > 0, chunk.tensors.some(({ name }) => name === 'pin'));
     for (const record of [...steps, ...(written === null ? [] : [written])]) assert.ok(record.plan['place'] !== undefined, 'the plan that it was made under');
+    for (const { conditioningVersion, active = [] } of [...steps, ...frames] as readonly { conditioningVersion: number; active?: readonly string[] }[]) {
+      assert.ok(conditioningVersion >= 0 && active.every((id) => !id.endsWith('/draft')), 'what was made ahead is kept as its request’s');
+    }
     chunks.push(chunk);
   }
 

@@ -21,8 +21,8 @@ const life = fc.record({
   steps: fc.constantFrom(2, 4),
   snapshotChunks: fc.constantFrom(1, 3, 8),
   dropSnapshot: fc.boolean(),
-  before: fc.array(fc.record({ afterMs: fc.integer({ min: 0, max: 700 }), body: fc.option(body), steer: fc.constantFrom(-1, 0, 1) }), { minLength: 1, maxLength: 8 }),
-  after: fc.array(fc.record({ afterMs: fc.integer({ min: 0, max: 400 }), body: fc.option(body), steer: fc.constantFrom(-1, 0, 1) }), { maxLength: 4 }),
+  before: fc.array(fc.record({ afterMs: fc.integer({ min: 0, max: 700 }), body: fc.option(body), steer: fc.constantFrom(-1, 0, 1), drafted: fc.option(fc.integer({ min: 0, max: 4 }).map((place) => `scene ${place}`)) }), { minLength: 1, maxLength: 8 }),
+  after: fc.array(fc.record({ afterMs: fc.integer({ min: 0, max: 400 }), body: fc.option(body), steer: fc.constantFrom(-1, 0, 1), drafted: fc.option(fc.integer({ min: 0, max: 4 }).map((place) => `scene ${place}`)) }), { maxLength: 4 }),
 });
 
 test('whatever a session went through, it goes on from what was kept: where it was committed, without a gap, and nothing is left behind', async (t) => {
@@ -35,9 +35,10 @@ test('whatever a session went through, it goes on from what was kept: where it w
       const simulation = new Simulation({ steps, engine: { snapshotChunks } });
       let requests = 0;
       const live = async (session: SimulatedSession, events: typeof before): Promise<void> => {
-        for (const { afterMs, body: asked, steer } of events) {
+        for (const { afterMs, body: asked, steer, drafted } of events) {
           await simulation.run(afterMs);
           session.act(steer);
+          if (drafted !== null) simulation.draft(session, `d${requests}`, drafted);
           if (asked !== null) simulation.request(session, `r${++requests}`, asked, 3);
         }
       };

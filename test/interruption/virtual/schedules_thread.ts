@@ -15,7 +15,7 @@ import type { RequestBody, SimulatedSession } from './SimulatedSession.ts';
 const event = fc.record({
   afterMs: fc.integer({ min: 0, max: 120 }),
   delayMs: fc.constantFrom(0, 0, 0, 1, 25, 100, 250),
-  what: fc.constantFrom('interrupt', 'hard', 'hard', 'hard', 'seamless', 'seamless', 'cut', 'cut', 'blend', 'blend', 'hold', 'hold', 'release', 'cutNonsense', 'pause', 'resume', 'adopt', 'nonsense', 'hardNonsense', 'style', 'hardStyle', 'tap', 'left', 'right', 'straight', 'hurry', 'outlast'),
+  what: fc.constantFrom('interrupt', 'hard', 'hard', 'hard', 'seamless', 'seamless', 'cut', 'cut', 'blend', 'blend', 'hold', 'hold', 'release', 'cutNonsense', 'pause', 'resume', 'adopt', 'nonsense', 'hardNonsense', 'style', 'hardStyle', 'tap', 'left', 'right', 'straight', 'hurry', 'outlast', 'draft', 'draft', 'draft', 'otherDraft', 'noDraft'),
   session: fc.integer({ min: 0, max: 1 }),
 } as const);
 
@@ -26,7 +26,7 @@ const schedule = fc.record({
   slots: fc.integer({ min: 4, max: 10 }),
   reportDelayMs: fc.constantFrom(20, 80, 150, Infinity),
   trouble: fc.constantFrom('none', 'late', 'late', 'failing', 'broken'),
-  events: fc.array(event, { minLength: 1, maxLength: 6 }),
+  events: fc.array(event, { minLength: 1, maxLength: 8 }),
   closeEarly: fc.boolean(),
   unordered: fc.boolean(),
 });
@@ -100,7 +100,11 @@ async function play(plan: Schedule): Promise<void> {
     await simulation.run(afterMs);
     const session = sessions[which % sessions.length]!;
     const request = body(what, index);
-    if (request !== null) simulation.request(session, `r${index}`, request, delayMs);
+    if (what === 'draft' || what === 'otherDraft' || what === 'noDraft') {
+      // The words of the event that comes next, others, or none.
+      const prompt = what === 'noDraft' ? null : `scene ${(index + (what === 'draft' ? 1 : 4)) % 10}`;
+      simulation.draft(session, `d${index}`, prompt, { seamless: plan.events[index + 1]?.what === 'seamless', delayMs });
+    } else if (request !== null) simulation.request(session, `r${index}`, request, delayMs);
     else if (what in STEER) for (const steer of STEER[what as keyof typeof STEER]) session.act(steer);
     else if (what === 'outlast') await simulation.run(HOLD_LIMIT_MS + 20);
     else session.reportDelayMs = 0;
