@@ -17,7 +17,7 @@ import torch
 from .adapters import FOLDER, Adapter, compatibility, file_entries, read_adapters
 from .checkpoint import load_drive
 from .convert import MAX_BYTES, ConversionError
-from .parity import check_adapter
+from .parity import check_adapter, parity_levels
 from .rollout import DriveGraphs
 
 
@@ -49,6 +49,8 @@ def install(source: Path, folder: Path, model_folder: Path) -> list[dict]:
     manifest["adapter_compatibility"] = compatibility(base)
     earlier = [check for check in report["parity"] if not check["check"].startswith("C1 adapter ") or check["check"].startswith("C1 adapter seeded ")]
     report["parity"], report["total_bytes"] = [*earlier, *checks], total
+    report["parity_levels"] = parity_levels(report["parity"])
+    manifest["parity"] = {level: entry["status"] for level, entry in report["parity_levels"].items()}
     for name, document in (("manifest", manifest), ("report", report)):
         (model_folder / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")
     authored = model_folder / "model.yaml"

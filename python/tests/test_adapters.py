@@ -14,11 +14,11 @@ import torch
 from safetensors.torch import save_file
 
 from segue_drive.adapters import FOLDER, TARGETS, Adapter, AdapterError, read_adapters, seeded_adapter
-from segue_drive.checkpoint import sha256_of
+from segue_drive.checkpoint import sha256_of, source_path
 from segue_drive.graphs import CleanWrite, CleanWriteAdapted, DenoiseStep, DenoiseStepAdapted, example_inputs
 from segue_drive.install_adapters import install, with_adapters
 from segue_drive.low_rank import ADAPTER_INPUTS
-from segue_drive.parity import scripted_trajectory, trajectory_noise
+from segue_drive.parity import parity_levels, scripted_trajectory, trajectory_noise
 from segue_drive.rollout import DriveGraphs, roll_out
 from segue_drive.training.adapted_linear import AdaptedLayers, tensors_of
 from segue_drive.training.clip_forward import denoise_clip, encode_clip_prompts, write_clip
@@ -161,7 +161,7 @@ def test_training_computes_what_merged_weights_compute() -> None:
 def test_installing_proves_and_lists_the_files_or_changes_nothing(source_folder, model_folder, tmp_path: Path) -> None:
     model, trained = tmp_path / "drive", tmp_path / "trained"
     shutil.copytree(model_folder, model, ignore=shutil.ignore_patterns(FOLDER))
-    base = sha256_of(source_folder / "dit.pt")
+    base = sha256_of(source_path(source_folder, "transformer"))
     written(trained, seeded_adapter(6, "c" * 64, rank=2))
     before = [(model / f"{name}.json").read_bytes() for name in ("manifest", "report")]
     with pytest.raises(AdapterError, match="was trained on base c"):
@@ -169,6 +169,8 @@ def test_installing_proves_and_lists_the_files_or_changes_nothing(source_folder,
     assert before == [(model / f"{name}.json").read_bytes() for name in ("manifest", "report")] and not (model / FOLDER).exists()
     written(trained, seeded_adapter(6, base, rank=2))
     assert all(check["passed"] for check in install(source_folder, trained, model))
+    report = json.loads((model / "report.json").read_text())
+    assert report["parity_levels"] == parity_levels(report["parity"])
     entry = json.loads((model / "manifest.json").read_text())["files"][f"{FOLDER}/seeded.safetensors"]
     assert entry["sha256"] == sha256_of(model / FOLDER / "seeded.safetensors")
     assert "adapters:\n  seeded: { title: Seeded, file: adapters/seeded.safetensors, kind: lora }\n" in (model / "model.yaml").read_text()
