@@ -182,10 +182,11 @@ export class SessionRequests {
     this.#accept(message, request, warnings);
   }
 
-  /** What of a redirect's prompt has no effect. Throws prompt_not_understood, adapter_not_usable. */
+  /** What of a redirect's prompt has no effect. Throws prompt_not_understood, plan_not_usable, adapter_not_usable. */
   #warningsOf(request: SessionRequest): readonly PromptWarning[] {
     if (request.type !== 'redirect') return [];
     adapterWish(request.adapter, this.#host.adapters);
+    if (request.plan !== undefined) this.#host.prompts.readPlan(request.plan);
     return request.prompt === undefined ? [] : this.#host.prompts.read(request.prompt);
   }
 
@@ -268,7 +269,7 @@ function engineRequest(request: SessionRequest, adapters: readonly AdapterOffer[
       return { request: 'interrupt', presented90k };
     case 'redirect': {
       const adapter = adapterWish(request.adapter, adapters);
-      return { request: 'redirect', prompt: request.prompt ?? null, ...(adapter === undefined ? {} : { adapter }), seamless: request.seamless === true, presented90k };
+      return { request: 'redirect', prompt: request.prompt ?? null, ...(request.plan === undefined ? {} : { plan: request.plan }), ...(adapter === undefined ? {} : { adapter }), seamless: request.seamless === true, presented90k };
     }
     case 'pause':
       return { request: 'pause' };

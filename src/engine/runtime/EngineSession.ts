@@ -1,5 +1,6 @@
 import type { Clock, Timer } from '../../observe/clock.ts';
 import { SegueError } from '../../protocol/errors.ts';
+import type { NamedPlan } from '../../protocol/named_plan.ts';
 import type { AdapterInForce } from '../../protocol/session_adapter.ts';
 import type { AppliedHow, EngineRequest, EngineToControl, SessionChannels, TraceEvent } from '../../streams/messages.ts';
 import type { MediaEvent } from '../../streams/media_events.ts';
@@ -50,6 +51,7 @@ export interface SessionOpening {
   readonly prompt: string | null;
   readonly image: SharedArrayBuffer | null;
   readonly adapter: AdapterInForce | null;
+  readonly plan?: NamedPlan;
   readonly channels: SessionChannels;
   readonly device: Device<WorkSource>;
   readonly grant: AdmissionGrant;
@@ -105,8 +107,8 @@ export class EngineSession implements WorkSource {
   readonly #recorder: StoryRecorder | null;
   readonly #resumed: ResumedStory | null;
 
-  constructor({ sessionId, program, seed, prompt, image, adapter, channels, device, grant, resumed }: SessionOpening, deps: SessionDependencies) {
-    const initial = resumed?.initial ?? program.open({ seed, prompt, image, adapter });
+  constructor({ sessionId, program, seed, prompt, image, adapter, plan, channels, device, grant, resumed }: SessionOpening, deps: SessionDependencies) {
+    const initial = resumed?.initial ?? program.open({ seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }) });
     this.sessionId = sessionId;
     this.program = program;
     this.seed = seed;
@@ -288,9 +290,9 @@ export class EngineSession implements WorkSource {
     this.#deps.changed(this);
   }
 
-  #redirect({ requestId, prompt, adapter, seamless, presented90k, conditioningVersion }: Extract<EngineRequest, { request: 'redirect' }>, supersedes: boolean): void {
+  #redirect({ requestId, prompt, plan, adapter, seamless, presented90k, conditioningVersion }: Extract<EngineRequest, { request: 'redirect' }>, supersedes: boolean): void {
     const was = { interrupted: this.#interrupted, paused: this.#paused };
-    const wish = { requestId, prompt, adapter: adapter === undefined ? this.program.adapterAsked(this.#story.state) : adapter, seamless, conditioningVersion };
+    const wish = { requestId, prompt, ...(plan === undefined ? {} : { plan }), adapter: adapter === undefined ? this.program.adapterAsked(this.#story.state) : adapter, seamless, conditioningVersion };
     this.#interrupted = false;
     this.#paused = false;
     const target = this.#story.clamp(presented90k);
@@ -298,7 +300,7 @@ export class EngineSession implements WorkSource {
     if (!seamless && keepChunk) this.#reachedBy(target);
     if (!seamless && !keepChunk) {
       // Without new words, those that nothing was shown of yet are still wanted.
-      if (prompt !== null) this.#story.replace(this.program.withdraw(this.#story.state));
+      if (prompt !== null || plan !== undefined) this.#story.replace(this.program.withdraw(this.#story.state));
       this.#rewind(presented90k);
     }
     try {
