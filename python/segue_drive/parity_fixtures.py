@@ -114,6 +114,7 @@ def recipes(component: str, names: list[str], first_seed: int) -> dict[str, dict
         "tmask": np.where(np.arange(PROMPT_WORDS) < 9, 0, MASKED).astype(np.float32).reshape(1, 1, 1, -1).repeat(BATCH, 0),
         "window_mask": np.where(np.arange(WINDOW_CHUNKS) < 2, MASKED, 0).astype(np.float32).reshape(1, 1, 1, -1).repeat(BATCH, 0),
         "frame": np.eye(2, dtype=np.float32), "control": neutral_control()[None].repeat(BATCH, 0), "index": np.array([[14], [63]]),
+        "recolour": np.array([[1.0], [0.25]], np.float32), "level": np.array([[0.4], [0.0]], np.float32),
         "adapter_scale": np.array([[0.02], [0.01]], np.float32),  # of factors drawn far larger than learnt ones
         "position": np.array([[8], [DIRECTOR_PROMPT_WORDS - 1]]) if component == "director_prefill" else np.array([[9], [30]]),
     }
@@ -122,7 +123,7 @@ def recipes(component: str, names: list[str], first_seed: int) -> dict[str, dict
     window = {"draw": "normal", "shape": [BATCH, NUM_LAYERS, NUM_HEADS, NUM_TOKENS, HEAD_DIM]}
     words = DIRECTOR_PROMPT_WORDS if component == "director_prefill" else DIRECTOR_WORDS
     drawn: dict[str, dict] = {
-        **{name: {"draw": "normal", "shape": [BATCH, NUM_TOKENS, TOKEN_DIM]} for name in ("x", "eps", "prev", "pin")},
+        **{name: {"draw": "normal", "shape": [BATCH, NUM_TOKENS, TOKEN_DIM]} for name in ("x", "eps", "prev", "pin", "before", "like")},
         **dict.fromkeys((*WINDOW_KEYS, *WINDOW_VALUES), window),
         **{name: {"draw": "normal", "shape": [BATCH, NUM_LAYERS, NUM_HEADS, PROMPT_WORDS, HEAD_DIM]} for name in ("tk", "tv")},
         "phase": {"draw": "uniform", "shape": [BATCH, 1]}, "tail": {"draw": "uniform", "shape": [BATCH, SAMPLES_PER_CONTROL]},

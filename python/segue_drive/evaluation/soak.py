@@ -13,7 +13,7 @@ from .cases import chunk_noise
 from .lines import Line, number_line, share_line
 from .streams import decode_frame, denoise
 
-STREAMS = 4
+STREAMS = 10  # about 200 judged frames a minute
 ASKED_EVERY = 48  # chunks; 8 s
 JUDGED_AFTER = (24, 36, 46)  # chunks after the asking
 CHUNKS_PER_MINUTE = 60 * FRAMES_PER_SECOND // FRAMES_PER_CHUNK
@@ -23,7 +23,7 @@ PLAIN_STD = 3.0  # of a frame's pixels: below this it shows nothing
 
 
 def soak(graphs: DriveGraphs, judge: Judge, minutes: int, seed: int, held_out: HeldOut) -> list[Line]:
-    """Four streams in one batch; a new prompt every 8 s, a new action every 2 s. Speeds 1..3, so that a still frame is a fault."""
+    """All streams in one batch; a new prompt every 8 s, a new action every 2 s. Speeds 1..3, so that a still frame is a fault."""
     rng = np.random.default_rng((seed, 900))
     state, generators = StreamState(STREAMS), [np.random.default_rng((seed, 901, i)) for i in range(STREAMS)]
     hits: dict[int, list[bool]] = {}

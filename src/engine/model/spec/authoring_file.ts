@@ -53,7 +53,8 @@ export class AuthoringFile<T> {
       if (missing !== undefined) throw file.fault([...path, missing], 'missing key', missing, 'nothing');
       // A key that `additionalProperties: false` forbids is reported under the schema `false`, at the key itself.
       if (fault.keyword === 'boolean') throw file.fault(path, 'unknown key', 'a key of the schema', path.at(-1));
-      throw file.fault(path, fault.message, fault.params, at(value, path));
+      const choices = fault.keyword === 'enum' ? fault.params.allowedValues : fault.params;
+      throw file.fault(path, fault.message, choices, at(value, path));
     }
     return deepFreeze(file);
   }

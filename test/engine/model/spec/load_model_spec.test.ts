@@ -11,13 +11,15 @@ const AUTHORED = ['model.yaml', 'loops.yaml', 'parallel.yaml', 'programs.yaml', 
 const scratch: string[] = [];
 after(() => scratch.forEach((dir) => rmSync(dir, { recursive: true })));
 
-/** A copy of the model directory; its weights are the real ones, by link. */
+/** A copy of the model directory; its weights and adapters are the real ones, by link. */
 function copyOfModel({ copyWeights = false } = {}): string {
   const dir = mkdtempSync(join(tmpdir(), 'segue-spec-'));
   scratch.push(dir);
   for (const name of AUTHORED) cpSync(join(MODEL_DIR, name), join(dir, name));
-  if (copyWeights) cpSync(join(MODEL_DIR, 'weights'), join(dir, 'weights'), { recursive: true });
-  else symlinkSync(join(MODEL_DIR, 'weights'), join(dir, 'weights'));
+  for (const folder of ['weights', 'adapters']) {
+    if (copyWeights) cpSync(join(MODEL_DIR, folder), join(dir, folder), { recursive: true });
+    else symlinkSync(join(MODEL_DIR, folder), join(dir, folder));
+  }
   return dir;
 }
 
