@@ -45,6 +45,11 @@ export class PromptMemory {
     return this.#turns;
   }
 
+  /** As they are kept. */
+  get numbered(): NumberedTurn[] {
+    return this.#turns.map((turn) => ({ ordinal: turn.ordinal, turn: plain(turn) }));
+  }
+
   /** What the next words change. */
   get inForce(): InForce {
     return inForceOf(this.#turns);

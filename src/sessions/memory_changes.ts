@@ -19,7 +19,7 @@ export function memoryView(session: string, turns: readonly NumberedTurn[]): Mem
 }
 
 export function liveMemory({ id, memory }: Pick<Session, 'id' | 'memory'>): MemoryView {
-  return memoryView(id, memory.turns.map(({ ordinal, ...turn }) => ({ ordinal, turn })));
+  return memoryView(id, memory.numbered);
 }
 
 /** @param by who does it: `key`, `client`. @throws {SegueError} as {@link PromptMemory.edit}. */
