@@ -11,7 +11,7 @@ import { SharedPool } from '../../../src/streams/shared_pool.ts';
 export type RequestBody =
   | { readonly request: 'interrupt' }
   | { readonly request: 'adopt' }
-  | { readonly request: 'redirect'; readonly prompt: string | null; readonly adapter?: AdapterInForce | null; readonly seamless: boolean }
+  | { readonly request: 'redirect'; readonly prompt: string | null; readonly plan?: Readonly<Record<string, string>>; readonly adapter?: AdapterInForce | null; readonly seamless: boolean }
   | { readonly request: 'pause' }
   | { readonly request: 'resume' };
 
