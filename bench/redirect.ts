@@ -26,9 +26,9 @@ const hard = (one: Rig, prompt: string) => measure(one, prompt, (notice, accepte
 const seamless = (one: Rig, prompt: string) => measure(one, prompt, (notice, accepted) => notice.conditioningVersion >= accepted.conditioningVersion);
 
 /** The smallest windows have no room for the switch. */
-async function blend(page: Page): Promise<void> {
+async function chooseSeamless(page: Page): Promise<void> {
   await page.setViewportSize({ width: 480, height: 640 });
-  await page.getByRole('button', { name: 'Blend' }).click();
+  await page.getByRole('combobox').selectOption('seamless');
 }
 
 const BASELINE = `changes at chunk boundaries, flushing; same model, look-ahead and fence${LOAD === 0 ? '' : `, ${LOAD} other session(s) on both`}`;
@@ -39,7 +39,7 @@ const ours = await rig('ours', 'page', { load: LOAD, ear: false });
 const baseline = await rig('chunk', 'page', { load: LOAD, ear: false });
 try {
   for (const [figure, ask] of [[restart, hard], [steer, seamless]] as const) {
-    if (ask === seamless) for (const { page } of [ours, baseline]) await blend(page.probe.page);
+    if (ask === seamless) for (const { page } of [ours, baseline]) await chooseSeamless(page.probe.page);
     await alternate(ours, baseline, SAMPLES, async (side, one, index) => {
       await delay(between(400, 1_000));
       const { ms, how, predictedMs } = await ask(one, PROMPTS[index % PROMPTS.length]!);

@@ -1,6 +1,6 @@
 /** Schemas of the HTTP surface that are not part of the session protocol: paths, queries, envelopes, discovery. */
 import { Type } from 'typebox';
-import { ActionInput, Wish, WISHES_FOR_SOMETHING } from '../protocol/channel.ts';
+import { ActionInput, BLEND_CHUNKS, Wish, WISHES_FOR_SOMETHING } from '../protocol/channel.ts';
 import { ErrorBody } from '../protocol/errors.ts';
 import { ROLES } from '../sessions/ports.ts';
 
@@ -22,6 +22,11 @@ export const TokenAnswer = Type.Object({ clientToken: Type.String(), expiresAt: 
 
 export const InterruptBody = Type.Object({ id: RequestId, heldVideoRtp: Rtp, heldAudioRtp: Rtp }, { additionalProperties: false });
 export const RedirectBody = Type.Object({ id: RequestId, ...Wish, seamless: Type.Optional(Type.Boolean()), heldVideoRtp: Rtp, heldAudioRtp: Rtp }, { additionalProperties: false, ...WISHES_FOR_SOMETHING });
+export const CutBody = Type.Object({ id: RequestId, prompt: Type.String({ minLength: 1, maxLength: 1000 }), heldVideoRtp: Rtp, heldAudioRtp: Rtp }, { additionalProperties: false });
+export const BlendBody = Type.Object(
+  { id: RequestId, prompt: Type.String({ minLength: 1, maxLength: 1000 }), chunks: Type.Optional(Type.Integer({ minimum: BLEND_CHUNKS.minimum, maximum: BLEND_CHUNKS.maximum, default: BLEND_CHUNKS.default })) },
+  { additionalProperties: false },
+);
 export const FlowBody = Type.Object({ id: RequestId }, { additionalProperties: false });
 export const InputBody = Type.Union([ActionInput, Type.Object({ type: Type.Literal('text'), id: RequestId, text: Type.String({ minLength: 1, maxLength: 1000 }), adapter: Wish.adapter, seamless: Type.Optional(Type.Boolean()) }, { additionalProperties: false })]);
 

@@ -1,15 +1,17 @@
 import { Compile } from 'typebox/compile';
-import { InputMessage, InterruptRequest, RedirectRequest, fences } from '../protocol/channel.ts';
+import { CutRequest, HoldRequest, InputMessage, InterruptRequest, RedirectRequest, ReleaseRequest, fences } from '../protocol/channel.ts';
 import { SegueError, type ErrorBody } from '../protocol/errors.ts';
 import type { Static } from 'typebox';
 import type { ChannelLabel } from '../streams/messages.ts';
 import type { MediaLimits } from './options.ts';
 
-export type FencingRequest = Static<typeof InterruptRequest> | Static<typeof RedirectRequest>;
+export type FencingRequest = Static<typeof InterruptRequest> | Static<typeof RedirectRequest> | Static<typeof CutRequest>;
 
 export type Admitted =
   /** Raises the epoch, unless its id did already. */
   | { readonly kind: 'fence'; readonly request: FencingRequest }
+  /** Stops what leaves for a while, or ends that, unless its id did already. */
+  | { readonly kind: 'hold'; readonly request: Static<typeof HoldRequest> | Static<typeof ReleaseRequest> }
   | { readonly kind: 'input'; readonly message: Static<typeof InputMessage> }
   /** For the control thread to understand. */
   | { readonly kind: 'forward'; readonly type: string | null }
@@ -20,6 +22,9 @@ export type Admitted =
 const isInput = Compile(InputMessage);
 const isInterrupt = Compile(InterruptRequest);
 const isRedirect = Compile(RedirectRequest);
+const isCut = Compile(CutRequest);
+const isHold = Compile(HoldRequest);
+const isRelease = Compile(ReleaseRequest);
 
 const ANSWER_INTERVAL_MS = 1000;
 
@@ -53,7 +58,8 @@ export class ChannelGate {
     if (bucket.tokens < 1) return this.#refuse(bucket, nowMs, sparing, new SegueError('rate_limited', 'too many messages', { retryAfterMs: 1000 }), re);
     bucket.tokens -= 1;
     if (message === null) return this.#refuse(bucket, nowMs, sparing, new SegueError('bad_json', 'a message is one JSON object'), null);
-    if ((isInterrupt.Check(message) || isRedirect.Check(message)) && fences(message)) return { kind: 'fence', request: message };
+    if ((isInterrupt.Check(message) || isRedirect.Check(message) || isCut.Check(message)) && fences(message)) return { kind: 'fence', request: message };
+    if (channel === 'control' && (isHold.Check(message) || isRelease.Check(message))) return { kind: 'hold', request: message };
     if (channel !== 'input') return { kind: 'forward', type: typeof message['type'] === 'string' ? message['type'] : null };
     if (isInput.Check(message)) return { kind: 'input', message };
     return this.#refuse(bucket, nowMs, true, new SegueError('bad_request', 'not a message of the input channel'), re);

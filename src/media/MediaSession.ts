@@ -6,6 +6,7 @@ import type { ChannelLabel, HeldPosition, MediaToControl, MediaToEngine, Session
 import type { MediaEvent } from '../streams/media_events.ts';
 import { frameDuration90k, type MediaFormat } from '../streams/media_time.ts';
 import { SessionWords } from '../streams/session_words.ts';
+import { ProvisionalHold } from '../streams/ProvisionalHold.ts';
 import { SharedPool } from '../streams/shared_pool.ts';
 import { BitrateControl } from './BitrateControl.ts';
 import { ChannelGate, type FencingRequest } from './ChannelGate.ts';
@@ -21,8 +22,8 @@ import { SessionCounters } from './SessionCounters.ts';
 import { SoundPump, type LeavingSound } from './SoundPump.ts';
 import { Timeline } from './Timeline.ts';
 
-/** Ids of fencing requests that are remembered, per session. */
-const FENCED_IDS_KEPT = 1024;
+/** Ids of requests that were acted on here and are remembered, per session. */
+const IDS_KEPT = 1024;
 /** A notice goes with every change and with every twelfth frame besides. */
 const NOTICE_INTERVAL_FRAMES = 12;
 const POSITION_INTERVAL_MS = 250;
@@ -74,7 +75,9 @@ export class MediaSession {
   readonly #input: HeldInput;
   readonly #bitrate: BitrateControl;
   readonly #connections = new Map<string, Connection>();
-  readonly #fencedIds = new Set<string>();
+  /** Requests that fenced, held or released: the same id does so once. */
+  readonly #actedIds = new Set<string>();
+  readonly #hold: ProvisionalHold;
   #noticed: FrameNotice | null = null;
   /** Of the newest fence. */
   #fencedBy: { readonly epoch: number; readonly requestId: string } | null = null;
@@ -94,6 +97,7 @@ export class MediaSession {
     this.#gate = new ChannelGate(deps.options.limits);
     this.#input = new HeldInput(deps.clock, this.#words, () => deps.sinks.toEngine({ type: 'media.action', sessionId: this.sessionId }));
     this.#bitrate = new BitrateControl(deps.options.bitrate);
+    this.#hold = new ProvisionalHold(deps.clock, () => this.#pictures.setOnHold(false));
     this.#engineEpoch = deps.options.fence === 'queue' ? new EngineEpoch(this.#words) : null;
     const shared = { clock: deps.clock, rtp: deps.rtp, words: this.#words, fence: this.#engineEpoch ?? this.#words, timeline: this.#timeline, stamped: deps.stamped };
     this.#pictures = new PicturePump({
@@ -101,6 +105,7 @@ export class MediaSession {
       pool: this.#videoPool,
       format: deps.format,
       encoder: deps.pictureEncoder,
+      soundOutMs: () => this.#sounds.nextPacketMs,
       events: {
         anchored: () => deps.sinks.toEngine({ type: 'media.anchored', sessionId: this.sessionId }),
         leave: (picture) => this.#sendPicture(picture),
@@ -224,8 +229,12 @@ export class MediaSession {
         else if (admitted.message.type === 'position') this.#position(admitted.message, now);
         else this.#forward(connectionId, channel, data as string); // a seamless redirect
         return;
+      case 'hold':
+        if (drives && this.#actsFor(admitted.request.id)) this.#setOnHold(admitted.request);
+        this.#forward(connectionId, channel, data as string);
+        return;
       case 'forward':
-        if (drives && (admitted.type === 'pause' || admitted.type === 'resume')) this.#pictures.setPaused(admitted.type === 'pause');
+        if (drives) this.#flow(admitted.type);
         this.#forward(connectionId, channel, data as string);
         return;
       case 'refuse':
@@ -250,19 +259,42 @@ export class MediaSession {
     this.#deps.sinks.toControl({ type: 'channel.message', sessionId: this.sessionId, connectionId, channel, text, fencedEpoch, held });
   }
 
+  // ------------------------------------------------------------------ what stops without a fence
+
+  #setOnHold({ type, id }: { readonly type: 'hold' | 'release'; readonly id: string }): void {
+    if (type === 'hold') this.#hold.begin(id);
+    else this.#hold.end();
+    this.#pictures.setOnHold(this.#hold.active);
+  }
+
+  /** Whoever asks for something else that flows wants to see it: it ends a pause here as it does on the other threads. */
+  #flow(type: string | null): void {
+    if (type === 'pause' || type === 'resume') {
+      this.#hold.end();
+      this.#pictures.setPaused(type === 'pause');
+      this.#pictures.setOnHold(false);
+    } else if (type === 'redirect' || type === 'blend') this.#pictures.setPaused(false);
+  }
+
+  /** False for an id that was acted on before. */
+  #actsFor(id: string): boolean {
+    if (this.#actedIds.has(id)) return false;
+    this.#actedIds.add(id);
+    if (this.#actedIds.size > IDS_KEPT) this.#actedIds.delete(this.#actedIds.values().next().value!);
+    return true;
+  }
+
   // ------------------------------------------------------------------ the fence
 
   /** Raises the word before anyone is told. A repeat on `input` ends here; on `control` it goes on, for it waits for its answer. */
   #fence(connectionId: string | null, channel: ChannelLabel, request: FencingRequest, text: string): void {
-    if (this.#fencedIds.has(request.id)) {
+    if (!this.#actsFor(request.id)) {
       if (channel !== 'input') this.#forward(connectionId, channel, text);
       return;
     }
     this.#observeEpoch();
     const epoch = this.#words.raiseEpoch();
-    this.#fencedIds.add(request.id);
     this.#fencedBy = { epoch, requestId: request.id };
-    if (this.#fencedIds.size > FENCED_IDS_KEPT) this.#fencedIds.delete(this.#fencedIds.values().next().value!);
     const held = this.#stop(epoch, { videoRtp: request.heldVideoRtp, audioRtp: request.heldAudioRtp });
     this.#forward(connectionId, channel, text, epoch, held);
   }
@@ -276,6 +308,7 @@ export class MediaSession {
   #stop(epoch: number, held: { readonly videoRtp?: number | undefined; readonly audioRtp?: number | undefined }): HeldPosition {
     const position = this.#presented.fence(epoch, held, this.#clock.now());
     this.counters.fences++;
+    this.#hold.end();
     this.#sounds.fence();
     this.#pictures.fence();
     return position;
@@ -374,6 +407,7 @@ export class MediaSession {
   async close(): Promise<void> {
     if (!this.#closed) {
       this.#closed = true;
+      this.#hold.end();
       this.#pictures.close();
       this.#sounds.close();
       this.#input.close();

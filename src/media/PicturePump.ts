@@ -52,7 +52,7 @@ export interface PictureCounters {
 
 /**
  * Lets raw pictures go when they are due and encodes them, one at a time. Held (nothing is due) before the first frame, on an
- * underrun, while paused or unwatched, and after a fence; then the last picture is repeated. A frame whose successor is due as well
+ * underrun, while paused, on hold or unwatched, and after a fence; then the last picture is repeated. A frame whose successor is due as well
  * is skipped: late frames never pile up. A frame that leaves is claimed first; one that the engine has recalled is dropped.
  *
  * The epoch is compared with the session's word after every encode: what was overtaken by a fence is not handed on, and the next
@@ -72,6 +72,7 @@ export class PicturePump {
   readonly #format: MediaFormat;
   readonly #frameDuration90k: number;
   readonly #stamped: boolean;
+  readonly #soundOutMs: () => number;
   /** The picture that is being encoded, and the last one that left: only that one is ever repeated. */
   #picture: Uint8Array;
   #held: Uint8Array;
@@ -82,6 +83,7 @@ export class PicturePump {
   #lastLeftMs = -Infinity;
   #watched = false;
   #paused = false;
+  #onHold = false;
   #encoding = false;
   #failures = 0;
   #epoch: number;
@@ -98,6 +100,8 @@ export class PicturePump {
     readonly format: MediaFormat;
     readonly encoder: VpxEncoder;
     readonly stamped: boolean;
+    /** Sound is out up to this time. */
+    readonly soundOutMs: () => number;
     readonly events: PicturePumpEvents;
   }) {
     this.#clock = deps.clock;
@@ -109,6 +113,7 @@ export class PicturePump {
     this.#events = deps.events;
     this.#format = deps.format;
     this.#stamped = deps.stamped;
+    this.#soundOutMs = deps.soundOutMs;
     this.#epoch = deps.fence.epoch;
     this.#queue = new FrameQueue(deps.pool);
     this.#frameDuration90k = frameDuration90k(deps.format);
@@ -166,7 +171,15 @@ export class PicturePump {
     this.#step();
   }
 
-  /** The word was raised: drops what is older and holds until the new epoch's first frame. A fence also ends a pause. */
+  /** Stops for a while, and goes on exactly where it stopped. */
+  setOnHold(onHold: boolean): void {
+    if (this.#onHold === onHold) return;
+    this.#onHold = onHold;
+    if (onHold) this.#timeline.holdAt(this.#soundOutMs());
+    this.#step();
+  }
+
+  /** The word was raised: drops what is older and holds until the new epoch's first frame. A fence also ends a pause, and a hold. */
   fence(): void {
     this.#observeEpoch();
     this.#step();
@@ -178,9 +191,10 @@ export class PicturePump {
     this.#epoch = epoch;
     this.counters.framesFenced += this.#queue.dropWhere((frame) => frame.epoch !== epoch);
     this.#words.outgoing.restart();
-    this.#timeline.hold();
+    this.#timeline.fence();
     this.#end90k = null;
     this.#paused = false;
+    this.#onHold = false;
   }
 
   requestKeyframe(): void {
@@ -204,13 +218,18 @@ export class PicturePump {
     this.#observeEpoch();
     if (this.#closed || !this.#watched || this.#encoding) return;
     const now = this.#clock.now();
-    if (!this.#timeline.running && !this.#paused && this.#queue.head !== null) this.#start(this.#queue.head.start90k, now);
+    if (!this.#timeline.running && !this.#paused && !this.#onHold) {
+      const { heldAt90k } = this.#timeline;
+      // To the sample: a packet of silence that is out already has no room for the sound that comes next.
+      if (heldAt90k !== null) this.#start(heldAt90k, Math.max(now + PREROLL_MS, this.#soundOutMs()));
+      else if (this.#queue.head !== null) this.#start(this.#queue.head.start90k, now + PREROLL_MS);
+    }
     const at = this.#timeline.running ? this.#flow(now) : this.#repeat(now);
     if (at !== null && !this.#encoding) this.#timer = this.#clock.schedule(at, () => this.#step());
   }
 
-  #start(media90k: MediaTime90k, now: number): void {
-    const anchor = this.#timeline.anchor(media90k, now + PREROLL_MS);
+  #start(media90k: MediaTime90k, atMs: number): void {
+    const anchor = this.#timeline.anchor(media90k, atMs);
     this.#words.writeAnchor(anchor);
     this.#events.anchored(anchor);
   }
@@ -234,7 +253,7 @@ export class PicturePump {
     }
     let due = this.#due(head.start90k);
     if (due - now > MAX_AHEAD_MS) {
-      this.#start(head.start90k, now);
+      this.#start(head.start90k, now + PREROLL_MS);
       due = this.#due(head.start90k);
     }
     if (due - now > DUE_TOLERANCE_MS) return due;

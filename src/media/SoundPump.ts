@@ -77,6 +77,11 @@ export class SoundPump {
     return this.#track.bufferedSamples;
   }
 
+  /** When the next packet leaves: sound is out up to here. Now, while nobody listens. */
+  get nextPacketMs(): number {
+    return this.#tick === null ? this.#clock.now() : this.#timeOf(this.#tick);
+  }
+
   /** Copies the samples; sound of another epoch than the word's is dropped. */
   push(start90k: MediaTime90k, epoch: number, samples: Int16Array, revision: number): void {
     this.fence();

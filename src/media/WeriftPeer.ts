@@ -23,6 +23,7 @@ import type { IceOptions, MediaOptions } from './options.ts';
 import type { OutgoingPicture, OutgoingSound, Peer, PeerEvents, PeerState, Sent } from './Peer.ts';
 import type { RtpClock } from './RtpClock.ts';
 import { RtpTrack } from './RtpTrack.ts';
+import { deliverWhatIsComplete } from './sctp_reassembly.ts';
 import { vp8Payloads } from './vp8_payload.ts';
 
 const REPORT_INTERVAL_MS = 1000;
@@ -117,6 +118,7 @@ export class WeriftPeer implements Peer {
     try {
       if (!/^v=0\r?\n/.test(offer) || !/^m=/m.test(offer)) throw new Error('not a session description');
       await this.#connection.setRemoteDescription({ type: 'offer', sdp: offer });
+      if (this.#connection.sctpTransport !== undefined) deliverWhatIsComplete(this.#connection.sctpTransport);
       this.#prepare();
       const answer = await this.#connection.createAnswer();
       await this.#connection.setLocalDescription(answer);

@@ -5,6 +5,7 @@
 import { Type, type Static } from 'typebox';
 import { ErrorBody } from './errors.ts';
 import { PromptWarning } from './prompt_warning.ts';
+import { APPLIED_HOWS } from './applied_how.ts';
 import { AdapterInForce, AdapterOffer, SessionAdapter } from './session_adapter.ts';
 import { NamedPlan } from './named_plan.ts';
 
@@ -12,6 +13,7 @@ export const PROTOCOL_VERSION = 1;
 
 const Id = Type.String({ minLength: 1, maxLength: 64, pattern: '^[A-Za-z0-9_.:-]+$' });
 const Rtp = Type.Integer({ minimum: 0, maximum: 0xffffffff });
+const Prompt = Type.String({ minLength: 1, maxLength: 1000 });
 
 /** The driver's last presented picture and sound, as it froze them. */
 const Held = {
@@ -39,20 +41,44 @@ export const RedirectRequest = Type.Object(
   { additionalProperties: false, ...WISHES_FOR_SOMETHING },
 );
 
+/** As a redirect that fences, but a new shot: nothing of the picture before is carried over. What was asked before is. */
+export const CutRequest = Type.Object({ type: Type.Literal('cut'), id: Id, prompt: Prompt, ...Held }, { additionalProperties: false });
+
+/** Chunks over which a scene goes over into another. The most is 20 s of two frames at 12 frames/s. */
+export const BLEND_CHUNKS = { minimum: 2, maximum: 120, default: 12 } as const;
+
+/** Doesn't fence: the picture flows on and goes over into the new scene by degrees. */
+export const BlendRequest = Type.Object(
+  { type: Type.Literal('blend'), id: Id, prompt: Prompt, chunks: Type.Optional(Type.Integer({ minimum: BLEND_CHUNKS.minimum, maximum: BLEND_CHUNKS.maximum })) },
+  { additionalProperties: false },
+);
+
+/** Perhaps an interruption: picture and sound stop, and nothing is lost. Ends with `release`, with anything that interrupts, or by itself after 2 s. */
+export const HoldRequest = Type.Object({ type: Type.Literal('hold'), id: Id }, { additionalProperties: false });
+/** It was none: goes on exactly where it stopped. Without a hold in force it changes nothing. */
+export const ReleaseRequest = Type.Object({ type: Type.Literal('release'), id: Id }, { additionalProperties: false });
+
 export const PauseRequest = Type.Object({ type: Type.Literal('pause'), id: Id }, { additionalProperties: false });
 export const ResumeRequest = Type.Object({ type: Type.Literal('resume'), id: Id }, { additionalProperties: false });
 /** Round trip on the channel; answered `accepted`. */
 export const PingRequest = Type.Object({ type: Type.Literal('ping'), id: Id }, { additionalProperties: false });
 
-export const SessionRequest = Type.Union([InterruptRequest, RedirectRequest, PauseRequest, ResumeRequest]);
+export const SessionRequest = Type.Union([InterruptRequest, HoldRequest, ReleaseRequest, RedirectRequest, CutRequest, BlendRequest, PauseRequest, ResumeRequest]);
 export type SessionRequest = Static<typeof SessionRequest>;
 
-export const ControlMessage = Type.Union([Hello, InterruptRequest, RedirectRequest, PauseRequest, ResumeRequest, PingRequest]);
+export const ControlMessage = Type.Union([Hello, InterruptRequest, HoldRequest, ReleaseRequest, RedirectRequest, CutRequest, BlendRequest, PauseRequest, ResumeRequest, PingRequest]);
 export type ControlMessage = Static<typeof ControlMessage>;
+
+/** Requests for another scene; a session shows one, so the newest of them counts. */
+export type SceneRequest = Extract<SessionRequest, { readonly type: 'redirect' | 'cut' | 'blend' }>;
+
+export function asksForScene(request: SessionRequest): request is SceneRequest {
+  return request.type === 'redirect' || request.type === 'cut' || request.type === 'blend';
+}
 
 /** Requests that raise the epoch where they arrive. A `redirect` with `seamless` doesn't. */
 export function fences(message: { readonly type: string; readonly seamless?: boolean | undefined }): boolean {
-  return message.type === 'interrupt' || (message.type === 'redirect' && message.seamless !== true);
+  return message.type === 'interrupt' || message.type === 'cut' || (message.type === 'redirect' && message.seamless !== true);
 }
 
 // ---------------------------------------------------------------- client → server, `input` (unordered, no retransmit)
@@ -78,7 +104,7 @@ export const PositionInput = Type.Object({ type: Type.Literal('position'), video
 export type PositionInput = Static<typeof PositionInput>;
 
 /** Fencing requests are repeated here, so that a lost packet doesn't cost a retransmission time-out. */
-export const InputMessage = Type.Union([ActionInput, PositionInput, InterruptRequest, RedirectRequest]);
+export const InputMessage = Type.Union([ActionInput, PositionInput, InterruptRequest, RedirectRequest, CutRequest]);
 export type InputMessage = Static<typeof InputMessage>;
 
 // ---------------------------------------------------------------- server → client, `control`
@@ -111,7 +137,7 @@ export const Accepted = Type.Object({
 export const Applied = Type.Object({
   type: Type.Literal('applied'),
   re: Id,
-  how: Type.Enum(['interrupted', 'restart', 'steer', 'continue', 'paused', 'resumed']),
+  how: Type.Enum([...APPLIED_HOWS]),
   epoch: Type.Integer(),
   conditioningVersion: Type.Integer(),
   chunk: Type.Integer(),
@@ -159,6 +185,21 @@ export const FrameNotice = Type.Object({
 });
 export type FrameNotice = Static<typeof FrameNotice>;
 
+/** A blend is done: from this chunk on the picture is wholly of the new scene. Not an answer: `applied` was, with the first chunk of it. */
+export const RequestCompleted = Type.Object({
+  type: Type.Literal('request.completed'),
+  re: Id,
+  epoch: Type.Integer(),
+  conditioningVersion: Type.Integer(),
+  chunk: Type.Integer(),
+  media90k: Type.Integer(),
+});
+export type RequestCompleted = Static<typeof RequestCompleted>;
+
+/** Nobody said what a hold was to become: it was released. */
+export const HoldExpired = Type.Object({ type: Type.Literal('hold.expired'), re: Id });
+export type HoldExpired = Static<typeof HoldExpired>;
+
 /** The model's words: a delta goes on with what the same request has said so far, a complete text is whole. Who joins is told the last ones again. */
 export const TextDelta = Type.Object({
   type: Type.Enum(['text.delta', 'text.complete']),
@@ -183,5 +224,5 @@ export const StateUpdate = Type.Object({
 });
 export type StateUpdate = Static<typeof StateUpdate>;
 
-export const ServerStateMessage = Type.Union([FrameNotice, TextDelta, StateUpdate]);
+export const ServerStateMessage = Type.Union([FrameNotice, TextDelta, StateUpdate, RequestCompleted, HoldExpired]);
 export type ServerStateMessage = Static<typeof ServerStateMessage>;

@@ -12,6 +12,10 @@ const CONTROL: ReadonlyMap<string, Validator<Record<never, never>, TSchema>> = n
     hello: Compile(channel.Hello as TSchema),
     interrupt: Compile(channel.InterruptRequest as TSchema),
     redirect: Compile(channel.RedirectRequest as TSchema),
+    cut: Compile(channel.CutRequest as TSchema),
+    blend: Compile(channel.BlendRequest as TSchema),
+    hold: Compile(channel.HoldRequest as TSchema),
+    release: Compile(channel.ReleaseRequest as TSchema),
     pause: Compile(channel.PauseRequest as TSchema),
     resume: Compile(channel.ResumeRequest as TSchema),
     ping: Compile(channel.PingRequest as TSchema),
@@ -23,6 +27,7 @@ const INPUT: ReadonlyMap<string, Validator<Record<never, never>, TSchema>> = new
     position: Compile(channel.PositionInput as TSchema),
     interrupt: Compile(channel.InterruptRequest as TSchema),
     redirect: Compile(channel.RedirectRequest as TSchema),
+    cut: Compile(channel.CutRequest as TSchema),
   }),
 );
 

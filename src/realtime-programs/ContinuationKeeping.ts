@@ -5,15 +5,21 @@ import type { KeptChunkPart, KeptSnapshotPart, ReadPart, StoryKeeping, StoryRetu
 import { frameDuration90k } from '../streams/media_time.ts';
 import type { ContinuationModel } from './continuation_model.ts';
 import type { ContinuationState, Scene } from './continuation_state.ts';
-import { EMPTY_TAPE, type ChunkTape, type StepRecord } from './continuation_tape.ts';
+import { EMPTY_TAPE, type ChunkTape, type StepRecord, type WeightedPlan } from './continuation_tape.ts';
+import type { SceneBlend } from './scene_blend.ts';
 import { StoryRestoration, type PendingWrite } from './StoryRestoration.ts';
+
+/** A scene without blocks: what it shows is encoded again. */
+export interface KeptScene extends Omit<Scene, 'prompt' | 'blend'> {
+  readonly blend: (Omit<SceneBlend, 'from'> & { readonly from: readonly WeightedPlan[] }) | null;
+}
 
 /** What is kept of a chunk of a video continuation, beside its tensors: `latents`, `pin` where there is one, and `sound.…`, what the synthesiser carries on. */
 export interface ChunkData extends ChunkTape {
   readonly lineage: number;
   /** Of the story so far. */
   readonly storyFrames: number;
-  readonly scene: Omit<Scene, 'prompt'>;
+  readonly scene: KeptScene;
   readonly writeUnder: StepRecord | null;
   readonly sound: AudioPlan;
   readonly pinnedFrames: number;
@@ -48,8 +54,7 @@ export class ContinuationKeeping implements StoryKeeping<ContinuationState> {
     const { made, scene, inFlight, position90k, sound, lineage } = version;
     if (made === null || scene === null || inFlight !== null) return null;
     const { latents, pin, pinnedFrames, seeded, write, steps, frames } = made;
-    const { prompt: _prompt, ...shown } = scene;
-    const data: ChunkData = { lineage, storyFrames: version.frames, scene: shown, writeUnder: seeded ? null : (steps.at(-1) ?? null), sound: sound.plan, pinnedFrames, seeded, write, steps, frames };
+    const data: ChunkData = { lineage, storyFrames: version.frames, scene: keptScene(scene), writeUnder: seeded ? null : (steps.at(-1) ?? null), sound: sound.plan, pinnedFrames, seeded, write, steps, frames };
     const carried = Object.entries(sound.carried ?? {}).map(([name, block]) => [SOUND + name, block] as const);
     return {
       chunk: version.chunk - 1,
@@ -75,14 +80,17 @@ export class ContinuationKeeping implements StoryKeeping<ContinuationState> {
   resume(seed: number, chunks: readonly ReadPart[], snapshot: ReadPart | null): StoryReturn<ContinuationState> {
     const { windowChunks } = this.#model;
     const all = chunks.map(({ data }) => data as unknown as ChunkData);
-    const window = snapshot === null ? null : (snapshot.data as unknown as SnapshotData);
     const last = chunks.length - 1;
+    // Where the story, or the last cut in it, begins: what lies before isn't seen from there, nor is a window that ends there.
+    const begin = all.findLastIndex(({ write }) => write === null);
+    const kept = snapshot === null ? null : (snapshot.data as unknown as SnapshotData);
+    const window = kept === null || (begin >= 0 && kept.next <= chunks[begin]!.chunk) ? null : kept;
     // Chunks whose keys and values aren't there: all after the snapshot's window, or as many as a window holds. The last one's are written as the story goes on.
-    const first = window === null ? Math.max(0, last - windowChunks) : window.next - chunks[0]!.chunk;
+    const first = window === null ? Math.max(0, last - windowChunks, begin) : window.next - chunks[0]!.chunk;
     const wanted: WantedTensor[] = [];
     const want = (chunk: number | null, name: string, memory: WantedTensor['memory']): number => wanted.push({ chunk, name, memory }) - 1;
     const entries = Array.from({ length: window?.entries ?? 0 }, (_, place) => ({ k: want(null, `k${place}`, 'kv'), v: want(null, `v${place}`, 'kv') }));
-    const prev = snapshot?.tensors.includes('prev') === true ? want(null, 'prev', 'activations') : null;
+    const prev = window !== null && snapshot?.tensors.includes('prev') === true ? want(null, 'prev', 'activations') : null;
     const latents = chunks.map((_, index) => (index < first && index !== last ? null : want(index, 'latents', 'activations')));
     const carried = chunks[last]!.tensors.filter((name) => name.startsWith(SOUND)).map((name) => ({ name: name.slice(SOUND.length), at: want(last, name, 'activations') }));
     const pin = chunks[last]!.tensors.includes('pin') ? want(last, 'pin', 'activations') : null;
@@ -106,7 +114,7 @@ export class ContinuationKeeping implements StoryKeeping<ContinuationState> {
         seed,
         frames: end.storyFrames,
         opening: null,
-        scene: { ...end.scene, prompt: {} },
+        scene: sceneOf(end.scene),
         upcoming: null,
         start: null,
         video,
@@ -118,9 +126,18 @@ export class ContinuationKeeping implements StoryKeeping<ContinuationState> {
         narration: null,
         tape: isWritten ? { ...EMPTY_TAPE, write: window!.write } : EMPTY_TAPE,
         made: { latents: block(latents[last]!), pin: pin === null ? null : block(pin), pinnedFrames, seeded, write, steps, frames },
-        restoring: { writes, last: isWritten ? null : { latents: block(latents[last]!), seeded }, under: isWritten ? null : end.writeUnder, encoded: null, encodedUnder: null, encoder: null },
+        restoring: { writes, last: isWritten ? null : { latents: block(latents[last]!), seeded }, under: isWritten ? null : end.writeUnder, encoded: [], encoder: null },
       });
     };
-    return { wanted, speed: all[last]!.steps.at(-1)?.speed ?? 0, open };
+    return { wanted, speed: all.findLast(({ steps }) => steps.length > 0)?.steps.at(-1)?.speed ?? 0, open };
   }
+}
+
+function keptScene({ prompt: _prompt, blend, ...shown }: Scene): KeptScene {
+  return { ...shown, blend: blend === null ? null : { ...blend, from: blend.from.map(({ plan, weight }) => ({ plan, weight })) } };
+}
+
+/** Its prompts are without blocks until the restoration has encoded them. */
+function sceneOf({ blend, ...shown }: KeptScene): Scene {
+  return { ...shown, prompt: {}, blend: blend === null ? null : { ...blend, from: blend.from.map((share) => ({ ...share, prompt: {} })) } };
 }

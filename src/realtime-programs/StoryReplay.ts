@@ -8,8 +8,9 @@ import type { Worker } from '../engine/workers/Worker.ts';
 import type { SharedPool } from '../streams/shared_pool.ts';
 import type { KeptChunk, KeptSnapshot, KeptTensor } from '../streams/storage_messages.ts';
 import type { ChunkData, SnapshotData } from './ContinuationKeeping.ts';
-import type { ContinuationModel } from './continuation_model.ts';
-import { conditioningOf, samePlan, type StepRecord } from './continuation_tape.ts';
+import type { ContinuationModel, ScenePlan } from './continuation_model.ts';
+import type { EncodedPlan } from './StoryRestoration.ts';
+import { conditioningOf, plansOf, samePlan, type StepRecord } from './continuation_tape.ts';
 
 export interface ReplayedChunk {
   readonly kept: KeptChunk;
@@ -44,7 +45,8 @@ export class StoryReplay {
   readonly #options: StoryReplayOptions;
   /** Far from those that an engine gives out, whose worker this may be. */
   #ids = 2 ** 40;
-  #prompt: { readonly plan: StepRecord['plan']; readonly blocks: Readonly<Record<string, BlockId>> } | null = null;
+  /** Of the last step. */
+  #encoded: readonly EncodedPlan[] = [];
 
   constructor(options: StoryReplayOptions) {
     this.#options = options;
@@ -64,7 +66,8 @@ export class StoryReplay {
       index += 1;
       if (kept.chunk !== begins + index) throw new TypeError(index === 0 ? `a replay begins with chunk ${begins}, got ${kept.chunk}` : `chunk ${begins + index} is missing`);
       const data = JSON.parse(kept.data) as ChunkData;
-      if (index > 0) video = await this.#step('video', video, data.write!);
+      if (data.write === null) video = this.#anew(video, kept.chunk);
+      else if (index > 0) video = await this.#step('video', video, data.write);
       const expected = floats(kept.tensors, 'latents');
       const latents = data.seeded ? this.#put(find(kept.tensors, 'latents')) : null;
       if (latents !== null) video = loops.video.finished(video, latents, true);
@@ -105,20 +108,33 @@ export class StoryReplay {
     return this.#options.model.loops.video.resumed({ chunk: next, tPrev, window, prev });
   }
 
+  /** A story, or a cut in it, begins without what came before. */
+  #anew(video: VideoContinuationState, firstChunk: number): VideoContinuationState {
+    this.#options.worker.release(video.blocks);
+    return this.#options.model.loops.video.initState({ firstChunk }, bindingContext(this.#options.seed));
+  }
+
   /** One step of the video loop under what it ran under. */
   async #step(loopId: 'video', state: VideoContinuationState, record: StepRecord): Promise<VideoContinuationState> {
-    const conditioning = conditioningOf(record, await this.#encoded(record.plan));
+    const encoded = await this.#encode(plansOf(record));
+    const conditioning = conditioningOf(record, (plan) => encoded.find((other) => samePlan(other.plan, plan))!.prompt);
     return (await this.#run(loopId, state, { seed: this.#options.seed, lineage: record.lineage, conditioning })) as VideoContinuationState;
   }
 
-  async #encoded(plan: StepRecord['plan']): Promise<Readonly<Record<string, BlockId>>> {
-    if (this.#prompt === null || !samePlan(this.#prompt.plan, plan)) {
-      const { loops, language } = this.#options.model;
-      const ctx = bindingContext(this.#options.seed);
+  /** Plans that the step before had are not encoded again. */
+  async #encode(plans: readonly ScenePlan[]): Promise<readonly EncodedPlan[]> {
+    const { loops, language } = this.#options.model;
+    const ctx = bindingContext(this.#options.seed);
+    const wanted = ({ plan }: EncodedPlan): boolean => plans.some((other) => samePlan(other, plan));
+    const encoded = this.#encoded.filter(wanted);
+    for (const { prompt } of this.#encoded.filter((other) => !wanted(other))) this.#options.worker.release(Object.values(prompt));
+    for (const plan of plans) {
+      if (encoded.some((other) => samePlan(other.plan, plan))) continue;
       const encoder = (await this.#run('encoder', loops.encoder.initState({ ids: language.encode(plan) }, ctx), ctx)) as EncoderChunkState;
-      this.#prompt = { plan, blocks: encoder.encoded! };
+      encoded.push({ plan, prompt: encoder.encoded! });
     }
-    return this.#prompt.blocks;
+    this.#encoded = encoded;
+    return encoded;
   }
 
   async #run(loopId: 'video' | 'encoder' | 'picture', state: LoopState, ctx: LoopContext, slot = 0): Promise<LoopState> {

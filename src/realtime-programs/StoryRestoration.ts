@@ -1,12 +1,13 @@
 import { bindingContext } from '../engine/model/binding_context.ts';
 import type { EncoderChunkState } from '../engine/model/kernels/encoder_chunk.ts';
 import type { VideoContinuationState } from '../engine/model/kernels/video_continuation.ts';
+import type { PromptBlocks } from '../engine/model/loop_kernel.ts';
 import type { BlockId } from '../engine/model/work.ts';
 import type { CommittedStep } from '../engine/programs/RealtimeProgram.ts';
 import type { LoopTurn } from '../engine/scheduler/LoopTurn.ts';
 import type { ContinuationModel, ScenePlan } from './continuation_model.ts';
 import type { ContinuationState } from './continuation_state.ts';
-import { conditioningOf, samePlan, type StepRecord } from './continuation_tape.ts';
+import { conditioningOf, plansOf, samePlan, type StepRecord } from './continuation_tape.ts';
 
 /** A chunk whose keys and values are to be written again. */
 export interface PendingWrite {
@@ -24,15 +25,14 @@ export interface Restoration {
   readonly last: Omit<PendingWrite, 'record'> | null;
   /** What that one's keys and values are to be written under; null: under what is held then. */
   readonly under: StepRecord | null;
-  /** The plan that was encoded last. */
-  readonly encoded: EncodedPlan | null;
-  readonly encodedUnder: EncodedPlan | null;
+  /** Plans that have been encoded and are still needed. */
+  readonly encoded: readonly EncodedPlan[];
   readonly encoder: EncoderChunkState | null;
 }
 
 export interface EncodedPlan {
   readonly plan: ScenePlan;
-  readonly prompt: Readonly<Record<string, BlockId>>;
+  readonly prompt: PromptBlocks;
 }
 
 /** The steps of a restoration, one turn at a time. */
@@ -57,15 +57,15 @@ export class StoryRestoration {
     }
     const { record } = writes[0]!;
     const { write } = record.adapter === null ? components : components.adapted!;
-    return { ...base, loopId: 'video', kernel: loops.video.kind, component: write, state: state.video, lineage: record.lineage, conditioning: { kind: 'fixed', conditioning: conditioningOf(record, encoded!.prompt) } };
+    return { ...base, loopId: 'video', kernel: loops.video.kind, component: write, state: state.video, lineage: record.lineage, conditioning: { kind: 'fixed', conditioning: conditioningOf(record, promptIn(encoded)) } };
   }
 
   /** After one of its steps. Where it is over, `restoring` is null. */
   advance(state: ContinuationState, { turn, stepped }: CommittedStep): ContinuationState {
     const restoring = state.restoring!;
     if (turn.loopId === 'encoder') {
-      const encoded = { plan: this.#wantedPlan(state, restoring), prompt: (stepped as EncoderChunkState).encoded! };
-      return this.#prepared({ ...state, restoring: { ...restoring, encoder: null, encoded } });
+      const fresh = { plan: missing(wantedPlans(state, restoring), restoring.encoded)!, prompt: (stepped as EncoderChunkState).encoded! };
+      return this.#prepared({ ...state, restoring: { ...restoring, encoder: null, encoded: [...restoring.encoded, fresh] } });
     }
     const rest = { ...restoring, writes: restoring.writes.slice(1) };
     return this.#prepared({ ...state, video: this.#nextChunk(stepped as VideoContinuationState, rest), restoring: rest });
@@ -77,30 +77,39 @@ export class StoryRestoration {
     return next === null ? video : this.#model.loops.video.finished(video, next.latents, next.seeded);
   }
 
+  /** The next plan that must be encoded is being; else the next write can be planned; else the story goes on. */
   #prepared(state: ContinuationState): ContinuationState {
-    const restoring = state.restoring!;
-    const { encoded, writes } = restoring;
-    const wanted = this.#wantedPlan(state, restoring);
-    if (encoded === null || !samePlan(encoded.plan, wanted)) {
+    const wanted = wantedPlans(state, state.restoring!);
+    const encoded = state.restoring!.encoded.filter(({ plan }) => wanted.some((other) => samePlan(other, plan)));
+    const restoring = { ...state.restoring!, encoded };
+    const plan = missing(wanted, encoded);
+    if (plan !== undefined) {
       const { loops, language } = this.#model;
-      return { ...state, restoring: { ...restoring, encoder: loops.encoder.initState({ ids: language.encode(wanted) }, bindingContext(state.seed)) } };
+      return { ...state, restoring: { ...restoring, encoder: loops.encoder.initState({ ids: language.encode(plan) }, bindingContext(state.seed)) } };
     }
-    if (writes.length > 0) return state;
-    const { under, encodedUnder } = restoring;
-    // What is encoded is what the last chunk is written under: on to the scene.
-    if (under !== null && encodedUnder === null) return this.#prepared({ ...state, restoring: { ...restoring, encodedUnder: encoded } });
+    if (restoring.writes.length > 0) return { ...state, restoring };
+    const prompt = promptIn(encoded);
+    const scene = state.scene!;
+    const blend = scene.blend === null ? null : { ...scene.blend, from: scene.blend.from.map((share) => ({ ...share, prompt: prompt(share.plan) })) };
     return {
       ...state,
-      scene: { ...state.scene!, prompt: encoded.prompt },
-      writeUnder: under === null ? null : conditioningOf(under, encodedUnder!.prompt),
+      scene: { ...scene, prompt: prompt(scene.plan), blend },
+      writeUnder: restoring.under === null ? null : conditioningOf(restoring.under, prompt),
       restoring: null,
     };
   }
+}
 
-  /** Of the next write, then of the last chunk, then of the scene. */
-  #wantedPlan({ scene }: ContinuationState, { writes, under, encodedUnder }: Restoration): ScenePlan {
-    if (writes[0] !== undefined) return writes[0].record.plan;
-    if (under !== null && encodedUnder === null) return under.plan;
-    return scene!.plan;
-  }
+/** Of the next write; behind the last one, of the last chunk's and of the scene with what it goes over from. */
+function wantedPlans({ scene }: ContinuationState, { writes, under }: Restoration): readonly ScenePlan[] {
+  if (writes[0] !== undefined) return plansOf(writes[0].record);
+  return [...(under === null ? [] : plansOf(under)), scene!.plan, ...(scene!.blend?.from ?? []).map(({ plan }) => plan)];
+}
+
+function missing(wanted: readonly ScenePlan[], encoded: readonly EncodedPlan[]): ScenePlan | undefined {
+  return wanted.find((plan) => !encoded.some((other) => samePlan(other.plan, plan)));
+}
+
+function promptIn(encoded: readonly EncodedPlan[]): (plan: ScenePlan) => PromptBlocks {
+  return (plan) => encoded.find((other) => samePlan(other.plan, plan))!.prompt;
 }

@@ -21,6 +21,7 @@ import { ContinuationKeeping } from './ContinuationKeeping.ts';
 import { blocksOf, kept, unchanged, type ChunkInFlight, type ContinuationState, type Incoming, type Opening, type Scene, type Talk } from './continuation_state.ts';
 import { EMPTY_TAPE, stepRecord, type ChunkTape } from './continuation_tape.ts';
 import { changeOptions } from './redirect_choice.ts';
+import { completesBlend, eventsOf, mixOf, sceneOfNextChunk, stepPlansOf } from './scene_blend.ts';
 import { StoryRestoration } from './StoryRestoration.ts';
 
 /**
@@ -43,7 +44,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   readonly framesPerChunk: number;
   readonly vocabulary: readonly string[];
   readonly adapters: readonly AdapterOffer[];
-  readonly keeping: ContinuationKeeping;
+  readonly keeping?: ContinuationKeeping;
   readonly #restoration: StoryRestoration;
   readonly #model: ContinuationModel;
   readonly #transform: { readonly strength: number } | null;
@@ -55,7 +56,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     if (transform !== null && model.image === null) throw new TypeError('this model can’t take a video in: it has no loop vae_tile_encode');
     this.#model = model;
     this.#transform = transform;
-    this.keeping = new ContinuationKeeping(model);
+    // Frames that came in are kept by nobody, so what was made of them couldn't be made again.
+    if (transform === null) this.keeping = new ContinuationKeeping(model);
     this.#restoration = new StoryRestoration(model);
     this.format = model.format;
     this.framesPerChunk = model.framesPerChunk;
@@ -182,17 +184,20 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     }
   }
 
-  redirect(state: ContinuationState, { requestId, prompt, plan: named, adapter: wished, seamless, conditioningVersion }: RedirectRequest, predict: Predict): BegunRedirect<ContinuationState> {
+  redirect(state: ContinuationState, { requestId, prompt, plan: named, adapter: wished, seamless, conditioningVersion, transition }: RedirectRequest, predict: Predict): BegunRedirect<ContinuationState> {
     const { opening } = state;
     const fresh = state.frames === 0 || state.scene === null;
-    const wish = { requestId, conditioningVersion, mode: fresh ? 'open' : seamless ? 'seamless' : 'hard', adapter: this.#applied(wished === undefined ? this.adapterAsked(state) : wished) } as const;
+    // What comes in is recoloured for one scene or the other: there is nothing between them.
+    if (transition?.kind === 'blend' && state.incoming !== null) throw new SegueError('bad_request', 'a transformed video can’t blend: redirect or cut it', { param: 'type' });
+    const mode = fresh ? 'open' : transition?.kind === 'cut' ? 'cut' : seamless ? 'seamless' : 'hard';
+    const wish = { requestId, conditioningVersion, mode, adapter: this.#applied(wished === undefined ? this.adapterAsked(state) : wished) } as const;
     if (prompt === null && named === undefined) return this.#readapted(state, wish, predict);
     const given = named === undefined ? null : this.#model.language.fromNamed(named);
     const entry = opening?.encode.plan.entry ?? null;
     const before = state.scene?.plan ?? state.talk?.plan ?? (entry === null ? this.#model.language.choose(state.seed) : this.#model.language.planOfEntry(entry));
     const plan = { ...before, ...given };
     const { talk: heard, warnings } = prompt === null ? { talk: this.#given(plan, state.seed), warnings: [] } : this.#listen(plan, prompt, state.seed);
-    const talk: Talk = { encoder: null, ...wish, plan, ...heard };
+    const talk: Talk = { encoder: null, ...wish, over: transition?.kind === 'blend' && !fresh ? transition.chunks : null, plan, ...heard };
     // A new wish replaces one that nothing was shown of; narration of the old one ends here, unfinished.
     const next = { ...state, talk, upcoming: null, narration: null, opening: opening === null ? null : { ...opening, asked: entry === null ? prompt : null, given: entry === null ? given : null } };
     return { state: next, warnings };
@@ -206,8 +211,9 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     const { components } = this.#model;
     const passes = 1 + (state.talk?.edits.length ?? 0);
     const think = passes * directorPass(components).reduce((sum, component) => sum + predict(component), 0) + predict(components.encoder);
-    if (state.talk?.mode === 'open') return think + this.#startComponents(state).reduce((ms, component) => ms + predict(component), predict(components.picture) + predict(components.sound));
-    return think + this.#changeOptions(state, state.talk?.mode !== 'seamless', state.talk?.adapter ?? null, predict)[0]!.predictedMs;
+    const { talk } = state;
+    if (talk?.mode === 'open' || talk?.mode === 'cut') return think + this.#startComponents(state).reduce((ms, component) => ms + predict(component), predict(components.picture) + predict(components.sound));
+    return think + this.#changeOptions(state, talk?.mode !== 'seamless', talk, predict)[0]!.predictedMs;
   }
 
   steerable(state: ContinuationState): boolean {
@@ -233,14 +239,17 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     if (incoming !== null && current.frames === 0) return this.#prepared({ ...current, incoming, start: null, inFlight: null, video: current.inFlight?.boundary ?? current.video, lineage });
     if (current.frames === 0 && (scene ?? talk) !== null) return { ...(scene === null ? current : this.#opened(current, scene)), talk, narration, lineage };
     const unseen = current.upcoming ?? (scene !== null && !scene.shown ? scene : null);
-    return this.#prepared({
-      ...version,
-      lineage,
-      incoming,
-      talk: talk === null ? version.talk : talk.mode === 'seamless' ? { ...talk, mode: 'hard' } : talk,
-      upcoming: unseen === null ? null : { ...unseen, how: 'restart', step: 0 },
-      narration,
-    });
+    const still = talk === null ? version.talk : talk.mode === 'seamless' && talk.over === null ? ({ ...talk, mode: 'hard' } as const) : talk;
+    return this.#prepared({ ...this.#wished({ ...version, lineage, incoming }, unseen), talk: still, narration });
+  }
+
+  /** A kept version, with a scene that is not in it to be shown next, in the way in which it was asked for. */
+  #wished(version: ContinuationState, wish: Scene | null): ContinuationState {
+    if (wish === null) return { ...version, upcoming: null };
+    // A blend of its own begins anew; one that it only goes on with is a function of the chunk's index.
+    const again: Scene = { ...wish, step: 0, shown: false, blend: wish.over === null ? wish.blend : null };
+    if (wish.how === 'cut') return this.#opened(version, again);
+    return { ...version, upcoming: { ...again, how: wish.over === null ? 'restart' : 'blend' } };
   }
 
   remakeMs({ video, inFlight, start, scene, incoming }: ContinuationState, predict: Predict): number | null {
@@ -254,7 +263,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   revised(version: ContinuationState, current: ContinuationState): ContinuationState {
     const { scene, talk, narration } = current;
     const wish = current.upcoming ?? (scene?.conditioningVersion === version.scene?.conditioningVersion ? null : scene);
-    return { ...version, lineage: current.lineage + 1, talk, narration, upcoming: wish === null ? null : { ...wish, how: 'restart', step: 0, shown: false } };
+    return { ...this.#wished({ ...version, lineage: current.lineage + 1 }, wish), talk, narration };
   }
 
   blocks(state: ContinuationState): readonly BlockId[] {
@@ -270,9 +279,9 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   #talkTurn(state: ContinuationState, talk: Talk): LoopTurn {
     const { components, steps } = this.#model;
     const waiting = talk.mode === 'seamless' ? null : state.position90k;
-    const media = [...(talk.mode === 'open' ? this.#startComponents(state) : Array<string>(steps).fill(this.#videoOf(talk.adapter).denoise)), components.picture, components.sound];
+    const media = [...(talk.mode === 'open' || talk.mode === 'cut' ? this.#startComponents(state) : Array<string>(steps).fill(this.#videoOf(talk.adapter).denoise)), components.picture, components.sound];
     const boosted = talk.requestId !== null;
-    if (talk.encoder !== null) return { ...this.#base(state, 'encoder', talk.encoder), conditioning: live(state.scene, talk.adapter), leadsTo: waiting, after: media, boosted };
+    if (talk.encoder !== null) return { ...this.#base(state, 'encoder', talk.encoder), conditioning: live(state.scene, talk.adapter, state.video.plan.chunk), leadsTo: waiting, after: media, boosted };
     const director = talk.director!;
     const ahead = [...directorPass(components, director.plan.tokens.length + 1), ...talk.edits.flatMap(() => directorPass(components))];
     return { ...this.#directorBase(state, director), leadsTo: waiting, after: [...ahead, components.encoder, ...media], boosted };
@@ -306,8 +315,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     if (inFlight === null && video.plan.phase === 'write') {
       // Under what the chunk itself was made under, whatever has been asked for since.
       const { writeUnder } = state;
-      const conditioning: LoopTurn['conditioning'] = writeUnder === null ? live(scene, scene.adapter) : { kind: 'fixed', conditioning: writeUnder };
-      const memo = writeUnder === null ? scene.plan : (state.made?.steps.at(-1)?.plan ?? scene.plan);
+      const conditioning: LoopTurn['conditioning'] = writeUnder === null ? live(scene, scene.adapter, video.plan.chunk) : { kind: 'fixed', conditioning: writeUnder };
+      const memo = writeUnder === null ? stepPlansOf(scene, video.plan.chunk) : (state.made?.steps.at(-1) ?? stepPlansOf(scene, video.plan.chunk));
       const { write } = this.#videoOf(writeUnder === null ? scene.adapter : (writeUnder.adapter ?? null));
       return { ...this.#base(state, 'video', video, write), memo, conditioning, leadsTo, after: [...Array<string>(steps).fill(this.#videoOf((upcoming ?? scene).adapter).denoise), ...frame], boosted };
     }
@@ -332,16 +341,16 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   }
 
   #base(state: ContinuationState, loopId: keyof ContinuationModel['loops'], loop: LoopState, component: string = this.#model.components[loopId as 'encoder']) {
-    const scene = state.inFlight === null ? (state.upcoming ?? state.scene) : state.scene;
+    const scene = state.inFlight === null ? sceneOfNextChunk(state) : state.scene;
     return {
       loopId,
       kernel: this.#model.loops[loopId].kind,
       component,
       state: loop,
       lineage: state.lineage,
-      conditioning: live(scene, (scene ?? state.talk ?? state.opening)?.adapter ?? null),
+      conditioning: live(scene, (scene ?? state.talk ?? state.opening)?.adapter ?? null, state.video.plan.chunk),
       opensMedia: false,
-      memo: scene?.plan,
+      memo: scene === null ? undefined : stepPlansOf(scene, state.video.plan.chunk),
     };
   }
 
@@ -362,7 +371,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
 
   /** What is said at the start of a story whose plan is otherwise `plan`. @throws {SegueError} `prompt_not_understood`. */
   #firstTalk(plan: ScenePlan, prompt: string | null, adapter: AppliedAdapter | null, seed: number): Talk {
-    const base = { requestId: null, conditioningVersion: 0, mode: 'open', plan, adapter } as const;
+    const base = { requestId: null, conditioningVersion: 0, mode: 'open', over: null, plan, adapter } as const;
     if (prompt !== null) return { ...base, ...this.#listen(plan, prompt, seed).talk, encoder: null };
     return { ...base, ...this.#given(plan, seed) };
   }
@@ -448,6 +457,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       how: 'restart',
       step: 0,
       shown: false,
+      over: talk.over,
+      blend: null,
     };
     if (talk.mode === 'open') {
       const opened = this.#opened(state, scene);
@@ -455,14 +466,19 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       // Said here, because a story that begins without words has no director to say it.
       return { ...unchanged(opened), version: talk.requestId === null ? kept(opened) : null, text: [this.#planText(talk, talk.plan)] };
     }
+    if (talk.mode === 'cut') {
+      const shot = this.#opened(state, { ...scene, how: 'cut' });
+      return { ...unchanged(shot), decisions: [{ name: 'redirect.choice', ...requestOf(talk), chunk: shot.video.plan.chunk, step: 0, args: { how: 'cut' } }] };
+    }
     const { state: next, decisions, recall } = this.#choose({ ...state, talk: null }, scene, talk.mode, predict);
     return { ...unchanged(next), text: talk.given === true ? [this.#planText(talk, talk.plan)] : [], decisions, ...recall };
   }
 
-  /** A scene that is wanted takes effect in the way that shows it soonest. */
+  /** A scene that is wanted takes effect in the way that shows it soonest; by degrees, from the next chunk on. */
   #choose(state: ContinuationState, scene: Scene, mode: 'hard' | 'seamless', predict: Predict) {
-    const options = this.#changeOptions(state, mode === 'hard', scene.adapter, predict);
-    const { how, predictedMs } = options[0]!;
+    const options = this.#changeOptions(state, mode === 'hard', scene, predict);
+    const { predictedMs } = options[0]!;
+    const how = scene.over === null ? options[0]!.how : 'blend';
     const next = this.#apply(state, { ...scene, how, step: how === 'steer' ? state.video.plan.step : 0 });
     const decision: Decision = {
       name: 'redirect.choice',
@@ -471,7 +487,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       step: next.video.plan.step,
       args: { how, predictedMs: round(predictedMs), ...Object.fromEntries(options.map((option) => [`${option.how}Ms`, round(option.predictedMs)])) },
     };
-    return { state: next, predictedMs, decisions: [decision], recall: mode === 'seamless' ? ({ recall: true } as const) : {} };
+    // Who asks for a change by degrees is in no hurry for the first of them.
+    return { state: next, predictedMs, decisions: [decision], recall: mode === 'seamless' && scene.over === null ? ({ recall: true } as const) : {} };
   }
 
   /** Another adapter and no new words: words that are being thought about go on under it; else what is shown is taken up again with it, at once. */
@@ -482,31 +499,35 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       const going = talk ?? this.#firstTalk(language.choose(state.seed), null, null, state.seed);
       // Media that was stopped for words stays stopped until they are understood.
       const mode = going.mode === 'seamless' || wish.mode === 'open' ? wish.mode : going.mode;
-      return { state: { ...state, talk: { ...going, ...wish, mode } }, warnings: [] };
+      return { state: { ...state, talk: { ...going, ...wish, mode, over: mode === 'seamless' ? going.over : null } }, warnings: [] };
     }
-    const { requestId, conditioningVersion, mode, adapter } = wish;
-    const next: Scene = { ...(upcoming ?? scene), adapter, requestId, conditioningVersion, replacedRequestId: scene.requestId, how: 'restart', step: 0, shown: false };
-    if (mode === 'open') {
+    const { requestId, conditioningVersion, adapter } = wish;
+    // A cut that nothing was shown of stays one.
+    const cut = upcoming === null && scene.how === 'cut' && !scene.shown;
+    // A blend that is under way goes on; one that hasn't begun does so with it, or, fenced, is shown at once.
+    const over = upcoming !== null && wish.mode === 'seamless' ? upcoming.over : null;
+    const next: Scene = { ...(upcoming ?? scene), adapter, requestId, conditioningVersion, replacedRequestId: scene.requestId, how: cut ? 'cut' : 'restart', step: 0, shown: false, over };
+    if (wish.mode === 'open' || wish.mode === 'cut' || cut) {
       const opened = this.#opened(state, next);
       return { state: opened, warnings: [], predictedMs: [...this.#startComponents(state), components.picture, components.sound].reduce((ms, component) => ms + predict(component), 0) };
     }
-    const { state: chosen, predictedMs, decisions, recall } = this.#choose(state, next, mode, predict);
+    const { state: chosen, predictedMs, decisions, recall } = this.#choose(state, next, wish.mode, predict);
     return { state: chosen, warnings: [], predictedMs, decisions, ...recall };
   }
 
-  /** At the start of a story: start frames of the scene (or the picture it was given), then on from them. */
+  /** At the start of a story, or at a cut in it: start frames of the scene (or the picture it was given), then on from them. */
   #opened(state: ContinuationState, scene: Scene): ContinuationState {
     const { loops, language } = this.#model;
     const ctx = bindingContext(state.seed);
-    const latents = state.opening?.encode.latents ?? null;
+    const latents = scene.how === 'cut' ? null : (state.opening?.encode.latents ?? null);
     const opened: ContinuationState = {
       ...state,
       talk: null,
       scene,
       upcoming: null,
       start: latents === null ? loops.start.initState({ index: language.bankIndex(scene.plan) }, ctx) : null,
-      video: loops.video.initState({ firstChunk: 0 }, ctx),
-      sound: loops.sound.initState({ firstChunk: 0 }, ctx),
+      video: loops.video.initState({ firstChunk: state.chunk }, ctx),
+      sound: loops.sound.initState({ firstChunk: state.chunk }, ctx),
       inFlight: null,
       writeUnder: null,
       // A frame may have gone out while the new opening was being thought about.
@@ -517,21 +538,23 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     return latents === null ? opened : this.#seeded(opened, latents);
   }
 
-  #changeOptions(state: ContinuationState, fenced: boolean, adapter: AppliedAdapter | null, predict: Predict) {
+  /** @param scene that is wanted: under its adapter, and a change by degrees begins with a chunk (see {@link Scene.over}). */
+  #changeOptions(state: ContinuationState, fenced: boolean, scene: Pick<Scene, 'adapter' | 'over'> | null, predict: Predict) {
     const { steps, steerUntil, loops } = this.#model;
-    const components = { ...this.#model.components, ...this.#videoOf(adapter) };
+    const components = { ...this.#model.components, ...this.#videoOf(scene?.adapter ?? null) };
     const { inFlight, video } = state;
     const chunk =
       inFlight === null
         ? null
         : // What is in flight was recoloured for the old scene: it can't become the new one.
           { stepsDone: video.plan.step, noise: state.incoming === null ? 1 - video.plan.step / steps : 0, seeded: video.plan.seeded, ready: loops.video.isChunkReady(video), framesLeft: this.framesPerChunk - (state.frames % this.framesPerChunk) };
-    return changeOptions({ fenced, chunk, steps, steerUntil, writePending: inFlight === null && video.plan.phase === 'write' }, components, predict);
+    const options = changeOptions({ fenced, chunk, steps, steerUntil, writePending: inFlight === null && video.plan.phase === 'write' }, components, predict);
+    return scene === null || scene.over === null ? options : options.filter(({ how }) => how === 'continue');
   }
 
   #apply(state: ContinuationState, scene: Scene): ContinuationState {
     if (scene.how === 'steer') return { ...state, scene, upcoming: null };
-    if (scene.how === 'continue' || state.inFlight === null) return { ...state, upcoming: scene };
+    if (scene.how === 'continue' || scene.how === 'blend' || state.inFlight === null) return { ...state, upcoming: scene };
     const { boundary } = state.inFlight;
     return { ...state, upcoming: scene, video: boundary, inFlight: null, lineage: state.lineage + 1 };
   }
@@ -568,7 +591,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     const boundary = state.video;
     const video = this.#model.loops.video.noised(boundary, encode.latents!, this.#transform!.strength);
     const inFlight: ChunkInFlight = { boundary, conditioning: null, picture: null, filled: null };
-    return { ...state, video, inFlight, scene: state.upcoming ?? state.scene, upcoming: null, incoming: { ...incoming, encode: null } };
+    return { ...state, video, inFlight, scene: sceneOfNextChunk(state), upcoming: null, incoming: { ...incoming, encode: null } };
   }
 
   #seeded(state: ContinuationState, latents: BlockId): ContinuationState {
@@ -581,7 +604,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     const { conditioning } = step;
     const video = step.stepped as VideoContinuationState;
     const inFlight: ChunkInFlight = { boundary: state.inFlight?.boundary ?? state.video, conditioning, picture: null, filled: null };
-    const scene = state.inFlight === null ? (state.upcoming ?? state.scene) : state.scene;
+    const scene = state.inFlight === null ? sceneOfNextChunk(state) : state.scene;
     const upcoming = state.inFlight === null ? null : state.upcoming;
     const tape: ChunkTape = { ...state.tape, steps: [...(state.inFlight === null ? [] : state.tape.steps), stepRecord(step)] };
     const next = { ...state, video, inFlight, scene, upcoming, tape, made: null };
@@ -629,11 +652,13 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     const tape: ChunkTape = { ...state.tape, frames: [...state.tape.frames, { lineage: step.turn.lineage, conditioningVersion, actionSequence, active: events.active }] };
     const applied: AppliedChange | null =
       scene.shown || scene.requestId === null ? null : { requestId: scene.requestId, how: scene.how, chunk: frame.chunk, step: scene.step, media90k: frame.start90k, adapter: inForce(scene.adapter) };
+    const done = completesBlend(scene, frame.chunk, frameInChunk);
+    const completed = done === null ? {} : { completed: { requestId: done, chunk: frame.chunk, media90k: frame.start90k } };
     const { video } = state;
     const recorded: ContinuationState = last
       ? { ...next, tape: EMPTY_TAPE, made: { ...tape, latents: this.#model.loops.video.latentsOf(video), pin: video.pin, pinnedFrames: video.plan.pinnedFrames, seeded: video.plan.seeded } }
       : { ...next, tape };
-    return { ...unchanged(recorded), version: last ? kept(recorded) : this.#pinned(recorded), frame, applied };
+    return { ...unchanged(recorded), version: last ? kept(recorded) : this.#pinned(recorded), frame, applied, ...completed };
   }
 
   /** After a step of a restoration: where it is over, the story can be gone back to as it is now. */
@@ -650,7 +675,6 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
 
   #frame(state: ContinuationState, { filled, conditioning }: ChunkInFlight, step: CommittedStep, scene: Scene): EmittedFrame {
     const { plan } = state.video;
-    const mine = scene.requestId === null ? [] : [scene.requestId];
     return {
       start90k: state.position90k,
       end90k: state.position90k + this.#frame90k,
@@ -665,13 +689,14 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       actionSequence: conditioning?.actionSequence ?? 0,
       // Of its latents: start frames are made with none.
       adapter: conditioning?.adapter ?? null,
-      events: scene.shown ? { started: [], active: mine, completed: [] } : { started: mine, active: mine, completed: scene.replacedRequestId === null ? [] : [scene.replacedRequestId] },
+      events: eventsOf(scene, plan.chunk, state.frames % this.framesPerChunk),
     };
   }
 }
 
-function live(scene: Scene | null, adapter: AppliedAdapter | null): LoopTurn['conditioning'] {
-  return { kind: 'live', version: scene?.conditioningVersion ?? 0, prompt: scene?.prompt ?? null, adapter };
+/** @param chunk what is left of other scenes in it. */
+function live(scene: Scene | null, adapter: AppliedAdapter | null, chunk: number): LoopTurn['conditioning'] {
+  return { kind: 'live', version: scene?.conditioningVersion ?? 0, prompt: scene?.prompt ?? null, ...(scene === null ? {} : mixOf(scene, chunk)), adapter };
 }
 
 function inForce(adapter: AppliedAdapter | null): AdapterInForce | null {

@@ -10,8 +10,8 @@ const DIRECTOR_CACHES = 2;
 
 /** Chunks that may be alive beside the window: three behind what is generated, the one in flight, one being rewound from, one spare. */
 const CHUNKS_BESIDE_WINDOW = 6;
-/** Scenes alive at once: of the versions kept, of the chunk in flight, the next one, and one being encoded. */
-const SCENES_ALIVE = 8;
+/** Scenes alive at once: of the versions kept, of the chunk in flight, the next one, one being encoded, and those that a blend goes over from. */
+const SCENES_ALIVE = 11;
 
 /** Nodes and edges of a video continuation over one model instance. */
 export function continuationSpec({ loops, components, image }: ContinuationModel, transform = false): ProgramSpec {

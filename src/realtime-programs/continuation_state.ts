@@ -6,12 +6,13 @@ import type { VaeTileDecodeState } from '../engine/model/kernels/vae_tile_decode
 import type { VaeTileEncodeState } from '../engine/model/kernels/vae_tile_encode.ts';
 import type { VideoContinuationState } from '../engine/model/kernels/video_continuation.ts';
 import type { Picture } from '../engine/model/kernels/vae_tile_encode.ts';
-import type { AppliedAdapter, Conditioning } from '../engine/model/loop_kernel.ts';
+import type { AppliedAdapter, Conditioning, PromptBlocks } from '../engine/model/loop_kernel.ts';
 import type { BlockId } from '../engine/model/work.ts';
 import type { ProgramState, Transition } from '../engine/programs/RealtimeProgram.ts';
 import type { AppliedHow } from '../streams/messages.ts';
 import type { ScenePlan } from './continuation_model.ts';
 import type { ChunkTape, MadeChunk } from './continuation_tape.ts';
+import { promptsOf, type SceneBlend } from './scene_blend.ts';
 import type { Restoration } from './StoryRestoration.ts';
 
 /** What is being shown, and by whose wish. */
@@ -29,14 +30,20 @@ export interface Scene {
   readonly step: number;
   /** A frame that shows it was emitted. */
   readonly shown: boolean;
+  /** Chunks over which it takes the place of the scene before; null: at once. */
+  readonly over: number | null;
+  /** Once it has begun to. */
+  readonly blend: SceneBlend | null;
 }
 
 /** Words that are being turned into a scene: first the director plans, then the plan is encoded. */
 export interface Talk {
   readonly requestId: string | null;
   readonly conditioningVersion: number;
-  /** `open` begins with start frames; `hard` makes no media until its scene is there; `seamless` lets it flow. */
-  readonly mode: 'open' | 'hard' | 'seamless';
+  /** `open` begins with start frames, and so does `cut` in the midst of a story; `hard` makes no media until its scene is there; `seamless` lets it flow. */
+  readonly mode: 'open' | 'hard' | 'cut' | 'seamless';
+  /** Of a seamless one: see {@link Scene.over}. */
+  readonly over: number | null;
   /** What the director starts from; once it has spoken, what it planned. */
   readonly plan: ScenePlan;
   readonly adapter: AppliedAdapter | null;
@@ -126,7 +133,10 @@ export interface ContinuationState extends ProgramState {
 export function blocksOf({ opening, scene, upcoming, start, video, sound, inFlight, writeUnder, incoming, talk, narration, made, restoring }: ContinuationState): BlockId[] {
   const blocks = [...video.blocks, ...sound.blocks];
   if (incoming !== null && incoming.like !== null) blocks.push(incoming.like.latents);
-  for (const prompt of [scene?.prompt, upcoming?.prompt, inFlight?.conditioning?.prompt, writeUnder?.prompt, restoring?.encoded?.prompt, restoring?.encodedUnder?.prompt]) if (prompt) blocks.push(...Object.values(prompt));
+  const prompts: (PromptBlocks | null | undefined)[] = [scene?.prompt, upcoming?.prompt, ...(restoring?.encoded ?? []).map(({ prompt }) => prompt)];
+  for (const wanted of [scene, upcoming]) if (wanted !== null) prompts.push(...promptsOf(wanted));
+  for (const conditioning of [inFlight?.conditioning, writeUnder]) prompts.push(conditioning?.prompt, ...(conditioning?.mix ?? []).map(({ prompt }) => prompt));
+  for (const prompt of prompts) if (prompt) blocks.push(...Object.values(prompt));
   for (const state of [opening?.encode, incoming?.encode, start, inFlight?.boundary, inFlight?.picture, talk?.director, talk?.encoder, narration?.director, restoring?.encoder]) if (state) blocks.push(...state.blocks);
   for (const block of [made?.latents, made?.pin, restoring?.last?.latents]) if (block != null) blocks.push(block);
   for (const { latents } of restoring?.writes ?? []) blocks.push(latents);

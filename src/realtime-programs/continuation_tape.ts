@@ -1,16 +1,29 @@
-import type { AppliedAdapter, Conditioning } from '../engine/model/loop_kernel.ts';
+import type { AppliedAdapter, Conditioning, PromptBlocks } from '../engine/model/loop_kernel.ts';
 import type { BlockId } from '../engine/model/work.ts';
 import type { CommittedStep } from '../engine/programs/RealtimeProgram.ts';
 import type { ScenePlan } from './continuation_model.ts';
 
+/** A plan by its share. */
+export interface WeightedPlan {
+  readonly plan: ScenePlan;
+  /** Above 0; those of a step together under 1, and the rest is its own plan's. */
+  readonly weight: number;
+}
+
+/** Plans that a step's prompts were encoded from: what its turn remembers. */
+export interface StepPlans {
+  readonly plan: ScenePlan;
+  /** What was left of others, in a blend; absent: nothing. */
+  readonly mix?: readonly WeightedPlan[];
+}
+
 /** What a step ran under, without blocks: with the seed and the chunk's number, all that its noise and its inputs follow from. */
-export interface StepRecord {
+export interface StepRecord extends StepPlans {
   readonly lineage: number;
   readonly conditioningVersion: number;
   readonly actionSequence: number;
   readonly steer: number;
   readonly speed: number;
-  readonly plan: ScenePlan;
   /** Null: the model as it is. */
   readonly adapter: AppliedAdapter | null;
 }
@@ -27,7 +40,7 @@ export interface FrameRecord {
 
 /** How a chunk is being made: plain data that goes along with the state. */
 export interface ChunkTape {
-  /** How the keys and values of the chunk before were written; null before there is one. */
+  /** How the keys and values of the chunk before were written; null where the story, or a cut in it, begins with this one: nothing before it is seen. */
   readonly write: StepRecord | null;
   readonly steps: readonly StepRecord[];
   readonly frames: readonly FrameRecord[];
@@ -45,15 +58,22 @@ export interface MadeChunk extends ChunkTape {
 
 export const EMPTY_TAPE: ChunkTape = { write: null, steps: [], frames: [] };
 
-/** @param step of a turn whose memo is the plan that its prompt was encoded from. */
+/** @param step of a turn whose memo is {@link StepPlans}. */
 export function stepRecord({ turn, conditioning }: Pick<CommittedStep, 'turn' | 'conditioning'>): StepRecord {
   const { version, actionSequence, steer, speed, adapter = null } = conditioning;
-  return { lineage: turn.lineage, conditioningVersion: version, actionSequence, steer, speed, plan: turn.memo as ScenePlan, adapter };
+  const { plan, mix } = turn.memo as StepPlans;
+  return { lineage: turn.lineage, conditioningVersion: version, actionSequence, steer, speed, plan, ...(mix === undefined ? {} : { mix }), adapter };
 }
 
-/** The same step's conditioning, once its plan has been encoded again. */
-export function conditioningOf({ conditioningVersion, actionSequence, steer, speed, adapter }: StepRecord, prompt: Readonly<Record<string, BlockId>>): Conditioning {
-  return { version: conditioningVersion, actionSequence, steer, speed, prompt, adapter };
+/** The same step's conditioning, once its plans have been encoded again. */
+export function conditioningOf({ conditioningVersion, actionSequence, steer, speed, plan, mix, adapter }: StepRecord, encoded: (plan: ScenePlan) => PromptBlocks): Conditioning {
+  const shares = mix === undefined ? {} : { mix: mix.map((share) => ({ prompt: encoded(share.plan), weight: share.weight })) };
+  return { version: conditioningVersion, actionSequence, steer, speed, prompt: encoded(plan), ...shares, adapter };
+}
+
+/** Plans that are to be encoded for a step, or for a scene. */
+export function plansOf({ plan, mix = [] }: StepPlans): readonly ScenePlan[] {
+  return [plan, ...mix.map((share) => share.plan)];
 }
 
 export function samePlan(a: ScenePlan, b: ScenePlan): boolean {

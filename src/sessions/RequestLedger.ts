@@ -3,8 +3,10 @@ import type { SessionRequest, ServerControlMessage } from '../protocol/channel.t
 /** Answers to a request. `accepted` comes first, one of the others last; an `error` may be the only one. */
 export type RequestAnswer = Extract<ServerControlMessage, { type: 'accepted' | 'applied' | 'superseded' | 'error' }>;
 
-/** The newest of a kind replaces an older one that is not applied yet. */
-export type RequestKind = 'interrupt' | 'redirect' | 'flow' | 'other';
+/** The newest of a kind replaces an older one that is not applied yet. `hold` is `release` too, as `flow` is `pause` and `resume`. */
+export type RequestKind = 'interrupt' | SceneKind | 'flow' | 'hold' | 'other';
+/** Ways to ask for another scene. */
+export type SceneKind = 'redirect' | 'cut' | 'blend';
 
 export interface LedgerEntry {
   readonly id: string;
@@ -29,13 +31,27 @@ export function requestKind(type: SessionRequest['type'] | 'ping' | 'hello'): Re
   switch (type) {
     case 'interrupt':
     case 'redirect':
+    case 'cut':
+    case 'blend':
       return type;
+    case 'hold':
+    case 'release':
+      return 'hold';
     case 'pause':
     case 'resume':
       return 'flow';
     default:
       return 'other';
   }
+}
+
+export function isSceneKind(kind: RequestKind): kind is SceneKind {
+  return kind === 'redirect' || kind === 'cut' || kind === 'blend';
+}
+
+/** Whether an older request is void once a newer one is accepted. An interrupt voids the scene that was asked for before it; otherwise the newest wins. */
+export function supersedes(newer: RequestKind, older: RequestKind): boolean {
+  return newer === older || (isSceneKind(older) && (isSceneKind(newer) || newer === 'interrupt'));
 }
 
 /** Every request of a session by id: answered once, and the same again when the id comes again. */

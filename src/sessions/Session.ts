@@ -172,6 +172,9 @@ export class Session {
       case 'request.superseded':
       case 'request.failed':
         return this.#conversation.onAnswer(message);
+      case 'request.completed':
+      case 'hold.expired':
+        return this.#conversation.onNotice(message);
       case 'text':
         return this.#conversation.onText(message);
       case 'session.committed':

@@ -1,11 +1,11 @@
 import type { Clock } from '../observe/clock.ts';
-import { PROTOCOL_VERSION, type ControlMessage, type SessionRequest } from '../protocol/channel.ts';
+import { asksForScene, PROTOCOL_VERSION, type ControlMessage, type SessionRequest } from '../protocol/channel.ts';
 import { SegueError } from '../protocol/errors.ts';
 import { adapterWish } from '../protocol/session_adapter.ts';
 import type { EngineToControl } from '../streams/messages.ts';
 import type { SessionWords } from '../streams/session_words.ts';
 import type { PromptMemory } from './PromptMemory.ts';
-import type { LedgerEntry, RequestAnswer } from './RequestLedger.ts';
+import { isSceneKind, type LedgerEntry, type RequestAnswer } from './RequestLedger.ts';
 import type { WaitUntil } from './RequestWaiters.ts';
 import { SessionCaptions } from './SessionCaptions.ts';
 import type { SessionConnections } from './SessionConnections.ts';
@@ -34,6 +34,7 @@ export interface ConversationParts {
 }
 
 type AnswerMessage = Extract<EngineToControl, { type: 'request.applied' | 'request.superseded' | 'request.failed' }>;
+type NoticeMessage = Extract<EngineToControl, { type: 'request.completed' | 'hold.expired' }>;
 type TextMessage = Extract<EngineToControl, { type: 'text' }>;
 
 /** What is said in a session: the handshake, what people ask for and what becomes of it, the model's own words, and what is remembered of that. */
@@ -91,6 +92,19 @@ export class SessionConversation {
       case 'request.failed':
         return this.#requests.onFailed(message.requestId, message.error);
     }
+  }
+
+  /** What is told of a request besides its answers: that its blend is done, that its hold has ended by itself. */
+  onNotice(message: NoticeMessage): void {
+    const { connections, events } = this.#parts;
+    const { requestId: re } = message;
+    const told =
+      message.type === 'hold.expired'
+        ? { type: message.type, re }
+        : { type: message.type, re, epoch: message.epoch, conditioningVersion: message.conditioningVersion, chunk: message.chunk, media90k: message.media90k };
+    connections.broadcast('state', told);
+    const { type, ...body } = told;
+    events.append(type, body);
   }
 
   onText(message: TextMessage): void {
@@ -181,8 +195,11 @@ export class SessionConversation {
       position.rewindTo(held90k);
       memory.rewind(held90k);
     }
-    if (request.type === 'redirect') {
-      memory.append({ requestId: entry.id, prompt: request.plan === undefined ? request.prompt : (request.prompt ?? null), adapter: adapterWish(request.adapter, this.#options.card.adapters ?? []), at: new Date().toISOString(), presented90k: position.presented90k, epoch: entry.epoch });
+    if (asksForScene(request)) {
+      // What a cut or a blend doesn't name stays as it was last asked for: so does the engine.
+      const adapter = request.type === 'redirect' ? adapterWish(request.adapter, this.#options.card.adapters ?? []) : undefined;
+      const prompt = request.type === 'redirect' && request.plan !== undefined ? (request.prompt ?? null) : request.prompt;
+      memory.append({ requestId: entry.id, prompt, adapter, at: new Date().toISOString(), presented90k: position.presented90k, epoch: entry.epoch });
     }
     // Behind its turn, so that whoever finds the one finds the other.
     if (keeper !== null) {
@@ -198,12 +215,12 @@ export class SessionConversation {
     const kept = this.#kept.get(entry.id);
     if (this.#parts.keeper !== null && kept !== undefined) {
       this.#keep(this.#parts.keeper, entry, kept);
-      if (entry.done && !(entry.kind === 'redirect' && type === 'applied')) this.#kept.delete(entry.id);
+      if (entry.done && !(isSceneKind(entry.kind) && type === 'applied')) this.#kept.delete(entry.id);
     }
     events.append(`request.${type}`, { kind: entry.kind, ...data });
     if (answer.type !== 'accepted') this.#options.onSettled?.(entry.kind, answer.type, this.#clock.now() - entry.acceptedMs);
     if (answer.type === 'error' && answer.error.code !== 'timed_out') flow.failed(entry.id);
-    if (entry.kind === 'redirect' && answer.type !== 'accepted') memory.settle(entry.id, answer.type === 'error' ? 'failed' : answer.type, answer.type === 'superseded' ? answer.by : null);
+    if (isSceneKind(entry.kind) && answer.type !== 'accepted') memory.settle(entry.id, answer.type === 'error' ? 'failed' : answer.type, answer.type === 'superseded' ? answer.by : null);
     report.tell();
   }
 

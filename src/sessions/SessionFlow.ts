@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../observe/clock.ts';
-import type { SessionRequest } from '../protocol/channel.ts';
+import { asksForScene, type SessionRequest } from '../protocol/channel.ts';
 import type { SessionStatus } from './SessionStatus.ts';
 
 export interface SessionFlowOptions {
@@ -46,9 +46,12 @@ export class SessionFlow {
     });
   }
 
-  accepted(requestId: string, { type }: SessionRequest): void {
-    // As in the media thread, a fence ends a pause: whoever asks for something else wants to see it.
-    this.#before = type === 'redirect' ? { requestId, paused: this.#paused, interrupted: this.#interrupted } : null;
+  accepted(requestId: string, request: SessionRequest): void {
+    const { type } = request;
+    // Provisional: whatever was in force is again when it ends.
+    if (type === 'hold' || type === 'release') return;
+    // As in the media thread, this ends a pause: whoever asks for something else wants to see it.
+    this.#before = asksForScene(request) ? { requestId, paused: this.#paused, interrupted: this.#interrupted } : null;
     if (type !== 'pause') this.#interrupted = type === 'interrupt';
     this.#setPaused(type === 'pause');
   }

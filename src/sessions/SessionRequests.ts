@@ -1,13 +1,13 @@
 import type { Clock, Timer } from '../observe/clock.ts';
 import type { ControlMessage, InputMessage, SessionRequest } from '../protocol/channel.ts';
-import { fences } from '../protocol/channel.ts';
+import { asksForScene, BLEND_CHUNKS, fences } from '../protocol/channel.ts';
 import { parseChannelMessage } from '../protocol/channel_parser.ts';
 import { SegueError, type ErrorBody } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import { adapterWish, type AdapterOffer } from '../protocol/session_adapter.ts';
 import type { EngineRequest, EngineToControl, MediaToControl } from '../streams/messages.ts';
 import type { PromptReader } from './ports.ts';
-import { RequestLedger, requestKind, type LedgerEntry, type RequestAnswer } from './RequestLedger.ts';
+import { isSceneKind, RequestLedger, requestKind, supersedes, type LedgerEntry, type RequestAnswer } from './RequestLedger.ts';
 import { RequestWaiters, type WaitUntil } from './RequestWaiters.ts';
 import type { ReturnedRequest } from './session_return.ts';
 
@@ -81,12 +81,12 @@ export class SessionRequests {
     for (const { entry: kept } of requests) {
       const entry = this.#ledger.restore(kept, clock.now());
       if (entry.done || kept.id === again?.entry.id) continue;
-      const replaced = entry.kind === 'redirect' && again !== null;
+      const replaced = isSceneKind(entry.kind) && again !== null;
       this.#answer(entry, replaced ? { type: 'superseded', re: entry.id, by: again.entry.id } : { type: 'error', re: entry.id, error: new SegueError('engine_unavailable', 'the server was restarted before it answered').toBody() });
     }
   }
 
-  /** A redirect whose effect was lost, under its own id: it is answered once, before or now. */
+  /** A redirect, cut or blend whose effect was lost, under its own id: it is answered once, before or now. */
   askAgain({ entry: { id }, body, conditioningVersion }: ReturnedRequest): void {
     const entry = this.#ledger.get(id);
     if (entry === undefined || this.#closed) return;
@@ -182,11 +182,13 @@ export class SessionRequests {
     this.#accept(message, request, warnings);
   }
 
-  /** What of a redirect's prompt has no effect. Throws prompt_not_understood, plan_not_usable, adapter_not_usable. */
+  /** What of a prompt has no effect. Throws prompt_not_understood, plan_not_usable, adapter_not_usable. */
   #warningsOf(request: SessionRequest): readonly PromptWarning[] {
-    if (request.type !== 'redirect') return [];
-    adapterWish(request.adapter, this.#host.adapters);
-    if (request.plan !== undefined) this.#host.prompts.readPlan(request.plan);
+    if (!asksForScene(request)) return [];
+    if (request.type === 'redirect') {
+      adapterWish(request.adapter, this.#host.adapters);
+      if (request.plan !== undefined) this.#host.prompts.readPlan(request.plan);
+    }
     return request.prompt === undefined ? [] : this.#host.prompts.read(request.prompt);
   }
 
@@ -194,12 +196,11 @@ export class SessionRequests {
     const kind = requestKind(request.type);
     const epoch = message.fencedEpoch ?? this.#host.epoch;
     for (const older of this.#ledger.open()) {
-      // An interrupt voids the redirect that it interrupts; otherwise the newest of a kind wins.
-      if (older.kind === kind || (kind === 'interrupt' && older.kind === 'redirect')) this.#answer(older, { type: 'superseded', re: older.id, by: request.id });
+      if (supersedes(kind, older.kind)) this.#answer(older, { type: 'superseded', re: older.id, by: request.id });
     }
     const entry = this.#ledger.add({ id: request.id, kind, epoch, acceptedMs: this.#host.clock.now(), connectionId: message.connectionId });
     if (message.channel === 'control') entry.controlCopies.add(message.connectionId);
-    if (request.type === 'redirect') this.#conditioningVersion += 1;
+    if (asksForScene(request)) this.#conditioningVersion += 1;
     const held90k = message.held?.media90k ?? null;
     this.#watch(entry);
     this.#answer(entry, { type: 'accepted', re: entry.id, epoch, conditioningVersion: this.#conditioningVersion, ...(held90k === null ? {} : { held90k }), ...(warnings.length === 0 ? {} : { warnings: [...warnings] }) });
@@ -258,7 +259,7 @@ export class SessionRequests {
       this.#waiters.tell(entry.id, answer);
     };
     // Whoever was told that it shows must not find it gone after a restart.
-    if (answer.type === 'applied' && entry.kind === 'redirect') this.#host.whenKept(entry, tell);
+    if (answer.type === 'applied' && isSceneKind(entry.kind)) this.#host.whenKept(entry, tell);
     else tell();
   }
 }
@@ -271,9 +272,14 @@ function engineRequest(request: SessionRequest, adapters: readonly AdapterOffer[
       const adapter = adapterWish(request.adapter, adapters);
       return { request: 'redirect', prompt: request.prompt ?? null, ...(request.plan === undefined ? {} : { plan: request.plan }), ...(adapter === undefined ? {} : { adapter }), seamless: request.seamless === true, presented90k };
     }
+    case 'cut':
+      return { request: 'cut', prompt: request.prompt, presented90k };
+    case 'blend':
+      return { request: 'blend', prompt: request.prompt, chunks: request.chunks ?? BLEND_CHUNKS.default };
+    case 'hold':
+    case 'release':
     case 'pause':
-      return { request: 'pause' };
     case 'resume':
-      return { request: 'resume' };
+      return { request: request.type };
   }
 }

@@ -1,5 +1,5 @@
 /** A session as it was kept, read for opening it again. */
-import type { SessionRequest } from '../protocol/channel.ts';
+import { asksForScene, type SessionRequest } from '../protocol/channel.ts';
 import type { NamedPlan } from '../protocol/named_plan.ts';
 import type { MediaTime90k } from '../streams/media_time.ts';
 import type { KeptWorld } from '../streams/storage_messages.ts';
@@ -36,7 +36,7 @@ export interface SessionReturn {
   readonly conditioningVersion: number;
   /** Where the story goes on. */
   readonly position90k: MediaTime90k;
-  /** The last redirect whose effect isn't part of what is kept: asked for again, under its own id. */
+  /** The last redirect, cut or blend whose effect isn't part of what is kept: asked for again, under its own id. */
   readonly again: ReturnedRequest | null;
   /** How its driver had left it. */
   readonly flow: 'running' | 'paused' | 'interrupted';
@@ -54,7 +54,8 @@ export function readReturn({ session, events, requests, turns, story }: KeptWorl
   }));
   const position90k = story.chunks.at(-1)?.end90k ?? 0;
   const epochs = [...story.chunks.map(({ epoch }) => epoch), ...requests.map(({ epoch }) => epoch)];
-  const last = returned.at(-1)?.body.type;
+  // A hold ends with the process, and what was in force before it is again.
+  const last = returned.findLast(({ body }) => body.type !== 'hold' && body.type !== 'release')?.body.type;
   const again = returned.findLast((request) => isLost(request, position90k)) ?? null;
   return {
     createdAt: session.createdAt,
@@ -70,9 +71,9 @@ export function readReturn({ session, events, requests, turns, story }: KeptWorl
   };
 }
 
-/** A redirect that was accepted, and either never answered or shown only in media that is not kept. */
+/** A redirect, cut or blend that was accepted, and either never answered or shown only in media that is not kept. */
 function isLost({ entry, body }: ReturnedRequest, position90k: MediaTime90k): boolean {
-  if (body.type !== 'redirect') return false;
+  if (!asksForScene(body)) return false;
   const answer = entry.answers.find(({ type }) => type !== 'accepted');
   return answer === undefined || (answer.type === 'applied' && answer.media90k >= position90k);
 }

@@ -6,13 +6,13 @@ import type { MediaEvent } from './media_events.ts';
 import type { MediaFormat, MediaTime90k } from './media_time.ts';
 import type { SharedPoolDescriptor } from './shared_pool.ts';
 import type { KeptStory } from './storage_messages.ts';
+import type { AppliedHow } from '../protocol/applied_how.ts';
 import type { ErrorBody } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { NamedPlan } from '../protocol/named_plan.ts';
 import type { AdapterInForce, AdapterOffer } from '../protocol/session_adapter.ts';
 
-/** How a request came to take effect. */
-export type AppliedHow = 'interrupted' | 'restart' | 'steer' | 'continue' | 'paused' | 'resumed';
+export type { AppliedHow };
 
 export interface SessionChannels {
   readonly words: SharedArrayBuffer;
@@ -69,6 +69,13 @@ export type EngineRequest = {
    * as they were last asked for, but not all. A plan sets attributes by name; a prompt beside it edits what they make.
    */
   | { readonly request: 'redirect'; readonly prompt: string | null; readonly plan?: NamedPlan; readonly adapter?: AdapterInForce | null; readonly seamless: boolean; readonly presented90k: MediaTime90k }
+  /** As a redirect that fences, without the picture that came before. */
+  | { readonly request: 'cut'; readonly prompt: string; readonly presented90k: MediaTime90k }
+  /** As a seamless redirect, by degrees over so many chunks. */
+  | { readonly request: 'blend'; readonly prompt: string; readonly chunks: number }
+  /** Nothing is begun, and nothing is given up, until `release`, something that interrupts, or `HOLD_LIMIT_MS`. */
+  | { readonly request: 'hold' }
+  | { readonly request: 'release' }
   | { readonly request: 'pause' }
   | { readonly request: 'resume' }
   /** The word was raised but the request it was raised for is void (a duplicate by another way): go on, under the new epoch. */
@@ -101,9 +108,13 @@ export type EngineToControl =
       readonly elapsedMs: number;
       /** What of the prompt had no effect. */
       readonly warnings: readonly PromptWarning[];
-      /** Of a redirect: the adapter that its media is made with. */
+      /** Of a redirect, a cut or a blend: the adapter that its media is made with. */
       readonly adapter?: AdapterInForce | null;
     }
+  /** A blend's last chunk is there. */
+  | { readonly type: 'request.completed'; readonly sessionId: string; readonly requestId: string; readonly epoch: number; readonly conditioningVersion: number; readonly chunk: number; readonly media90k: MediaTime90k }
+  /** A hold that nobody ended has ended itself. */
+  | { readonly type: 'hold.expired'; readonly sessionId: string; readonly requestId: string }
   | { readonly type: 'request.superseded'; readonly sessionId: string; readonly requestId: string; readonly by: string }
   | { readonly type: 'request.failed'; readonly sessionId: string; readonly requestId: string; readonly error: ErrorBody }
   | {

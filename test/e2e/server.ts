@@ -167,10 +167,11 @@ export class Metrics {
   }
 
   /** Sum over all series of that name. @throws Error where there is none: a test must not pass on a metric that doesn't exist */
-  sum(name: string): number {
+  sum(name: string, labels: Readonly<Record<string, string>> = {}): number {
+    const wanted = Object.entries(labels).map(([label, value]) => `${label}="${value}"`);
     const values = this.#lines.flatMap((line) => {
-      const [, series, value] = /^([a-zA-Z_:][\w:]*)(?:\{.*\})? (\S+)/.exec(line) ?? [];
-      return series === name ? [Number(value)] : [];
+      const [, series, given = '', value] = /^([a-zA-Z_:][\w:]*)(\{.*\})? (\S+)/.exec(line) ?? [];
+      return series === name && wanted.every((label) => given.includes(label)) ? [Number(value)] : [];
     });
     if (values.length === 0) throw new Error(`/metrics has no ${name}`);
     return values.reduce((sum, value) => sum + value, 0);

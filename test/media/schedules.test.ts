@@ -6,7 +6,7 @@ import { FRAME, SessionRig, type KeepingPeer } from './session_rig.ts';
 
 type Step =
   | { readonly do: 'frames'; readonly count: number }
-  | { readonly do: 'late' | 'duplicate' | 'fence' | 'repeat' | 'pause' | 'resume' | 'raise' | 'keyframe' | 'leave' | 'join' | 'silent' }
+  | { readonly do: 'late' | 'duplicate' | 'fence' | 'repeat' | 'pause' | 'resume' | 'hold' | 'release' | 'blend' | 'cut' | 'raise' | 'keyframe' | 'leave' | 'join' | 'silent' }
   | { readonly do: 'position'; readonly back: number }
   | { readonly do: 'wait'; readonly ms: number }
   | { readonly do: 'latency'; readonly ms: number };
@@ -15,7 +15,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 6, arbitrary: fc.record({ do: fc.constant('wait' as const), ms: fc.integer({ min: 0, max: 300 }) }) },
   { weight: 5, arbitrary: fc.record({ do: fc.constant('frames' as const), count: fc.integer({ min: 1, max: 5 }) }) },
   { weight: 3, arbitrary: fc.record({ do: fc.constant('fence' as const) }) },
-  fc.record({ do: fc.constantFrom('late' as const, 'duplicate' as const, 'repeat' as const, 'pause' as const, 'resume' as const, 'raise' as const, 'keyframe' as const, 'leave' as const, 'join' as const, 'silent' as const) }),
+  fc.record({ do: fc.constantFrom('late' as const, 'duplicate' as const, 'repeat' as const, 'pause' as const, 'resume' as const, 'hold' as const, 'release' as const, 'blend' as const, 'cut' as const, 'raise' as const, 'keyframe' as const, 'leave' as const, 'join' as const, 'silent' as const) }),
   fc.record({ do: fc.constant('position' as const), back: fc.integer({ min: -3, max: 20 }) }),
   fc.record({ do: fc.constant('latency' as const), ms: fc.integer({ min: 0, max: 120 }) }),
 );
@@ -54,8 +54,14 @@ async function run(steps: readonly Step[]): Promise<void> {
       case 'raise':
         rig.words.raiseEpoch();
         break;
+      case 'blend':
+      case 'cut':
+        rig.send({ type: action.do, id: `s${++requests}`, prompt: 'x' }, 'control', null);
+        break;
       case 'pause':
       case 'resume':
+      case 'hold':
+      case 'release':
         rig.send({ type: action.do, id: `p${++requests}` }, 'control', null);
         break;
       case 'keyframe':

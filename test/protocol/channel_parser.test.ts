@@ -18,6 +18,12 @@ describe('messages of a channel', () => {
       ['control', { type: 'redirect', id: 'r', prompt: 'x'.repeat(1000), seamless: true }],
       ['input', { type: 'action', sequence: 0, steer: -1, speed: 3, leftPresses: 0, rightPresses: 0 }],
       ['input', { type: 'interrupt', id: 'i' }],
+      ['control', { type: 'cut', id: 'c', prompt: 'night', heldAudioRtp: 1 }],
+      ['input', { type: 'cut', id: 'c', prompt: 'night', heldVideoRtp: 1 }],
+      ['control', { type: 'blend', id: 'b', prompt: 'night' }],
+      ['control', { type: 'blend', id: 'b', prompt: 'night', chunks: 120 }],
+      ['control', { type: 'hold', id: 'h' }],
+      ['control', { type: 'release', id: 'r' }],
     ] as const) {
       assert.deepEqual(parseChannelMessage(label, JSON.stringify(message)), { message });
     }
@@ -33,6 +39,8 @@ describe('messages of a channel', () => {
     assert.deepEqual(fault('control', '{"type":"interrupt","id":"a b"}'), ['bad_request', 'id', null]);
     assert.deepEqual(fault('control', '{"type":"action","sequence":1}'), ['bad_request', 'type', null], 'an action is no control message');
     assert.deepEqual(fault('input', '{"type":"pause","id":"p"}'), ['bad_request', 'type', 'p']);
+    for (const type of ['hold', 'release', 'blend']) assert.deepEqual(fault('input', `{"type":"${type}","id":"x","prompt":"y"}`), ['bad_request', 'type', 'x'], 'only what fences is repeated there');
+    for (const chunks of [1, 121, 2.5]) assert.deepEqual(fault('control', `{"type":"blend","id":"b","prompt":"x","chunks":${chunks}}`), ['bad_request', 'chunks', 'b']);
     assert.deepEqual(fault('input', `{"x":"${'x'.repeat(MAX_CHANNEL_TEXT)}"}`), ['payload_too_large', undefined, null]);
     assert.deepEqual(fault('control', '{"type":"toString","id":"x"}'), ['bad_request', 'type', 'x']);
   });

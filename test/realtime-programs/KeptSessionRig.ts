@@ -2,6 +2,7 @@
 import { createKernels } from '../../src/engine/model/kernels/create_kernels.ts';
 import { PromptProcessor } from '../../src/engine/model/processors/PromptProcessor.ts';
 import { loadModelSpec } from '../../src/engine/model/spec/load_model_spec.ts';
+import { fencing } from '../../src/engine/scheduler/RequestScheduler.ts';
 import { EngineCore } from '../../src/engine/runtime/EngineCore.ts';
 import { OnnxWorker } from '../../src/engine/workers/OnnxWorker.ts';
 import type { LoadedModel } from '../../src/engine/workers/Worker.ts';
@@ -68,8 +69,8 @@ export class KeptSessionRig {
     this.core.receive({ type: 'session.open', sessionId, model: this.loaded.modelId, program: 'drive', seed, prompt, image: null, tenant: 't', channels: { words: this.words.buffer, video: this.#video.descriptor, audio: this.#audio.descriptor }, ...(story === undefined ? {} : { story }) });
   }
 
-  request(sessionId: string, requestId: string, body: { request: 'interrupt' } | { request: 'redirect'; prompt: string; seamless: boolean }): void {
-    const fences = body.request === 'interrupt' || !body.seamless;
+  request(sessionId: string, requestId: string, body: { request: 'interrupt' } | { request: 'redirect'; prompt: string; seamless: boolean } | { request: 'cut'; prompt: string } | { request: 'blend'; prompt: string; chunks: number }): void {
+    const fences = fencing(body as EngineRequest);
     // What is not out yet wasn't seen: the fence falls inside a chunk, as it does for people.
     const presented90k = Math.max(0, (this.frames.at(-1)?.end90k ?? 0) - 7500);
     const epoch = fences ? this.words.raiseEpoch() : this.words.epoch;

@@ -209,3 +209,65 @@ test('a chunk that is still noisy is steered into an adapter, and its keys and v
   assert.ok(steps.slice(first).every(isAdapted), 'and went on with it, the write too');
   await simulation.finish();
 });
+
+for (const request of ['cut', 'blend'] as const) {
+  test(`a ${request} keeps the adapter that was asked for last`, async () => {
+    const { simulation, units } = watched();
+    const session = simulation.open();
+    await simulation.run(1200);
+    simulation.request(session, 'style', { request: 'redirect', prompt: null, adapter: NOIR, seamless: true });
+    simulation.request(session, 'r', request === 'cut' ? { request, prompt: 'scene 4' } : { request, prompt: 'scene 4', chunks: 4 });
+    await simulation.run(1500);
+    assert.equal(session.answers.get('style')![0]!.type, 'request.superseded');
+    assert.deepEqual([applied(session, 'r').how, applied(session, 'r').adapter], [request, NOIR]);
+    assert.ok(isAdapted(of(units, session).at(-1)!));
+    await simulation.finish();
+  });
+
+  test(`an adapter asked for before anything of a ${request} was shown comes with it`, async () => {
+    for (const waited of [0, 4, 8, 12, 16]) {
+      for (const seamless of [true, false]) {
+        const { simulation, units } = watched();
+        const session = simulation.open();
+        await simulation.run(1200);
+        simulation.request(session, 'r', request === 'cut' ? { request, prompt: 'scene 4' } : { request, prompt: 'scene 4', chunks: 4 });
+        await simulation.run(waited);
+        const unshown = session.answers.get('r')!.length === 0;
+        simulation.request(session, 'style', { request: 'redirect', prompt: null, adapter: NOIR, seamless });
+        await simulation.run(1500);
+        const { how, adapter } = applied(session, 'style');
+        assert.deepEqual(adapter, NOIR);
+        if (unshown && (request === 'cut' || seamless)) assert.equal(how, request, `after ${waited} ms`);
+        assert.equal(session.texts.filter(({ stream }) => stream === 'plan').at(-1)!.text, 'scene 4');
+        assert.ok(isAdapted(of(units, session).at(-1)!));
+        await simulation.finish();
+      }
+    }
+  });
+}
+
+for (const seamless of [true, false]) {
+  test(`an adapter asked for in a blend takes force at once, and the blend goes on to its end, ${seamless ? 'seamless' : 'fenced'}`, async () => {
+    const { simulation, units } = watched();
+    const session = simulation.open();
+    await simulation.run(1200);
+    simulation.request(session, 'b', { request: 'blend', prompt: 'scene 4', chunks: 8 });
+    await simulation.run(700);
+    const { chunk } = applied(session, 'b');
+    simulation.request(session, 'style', { request: 'redirect', prompt: null, adapter: NOIR, seamless });
+    await simulation.run(2000);
+    assert.deepEqual(applied(session, 'style').adapter, NOIR);
+    const shares = new Map<number, Set<number>>();
+    for (const { plan } of of(units, session)) {
+      const at = (plan.state as { chunk: number }).chunk - chunk;
+      const tk = plan.inputs['tk'];
+      const own = tk?.kind === 'mix' ? tk.parts[0]!.weight : 1;
+      if (at >= 0) shares.set(at, (shares.get(at) ?? new Set()).add(Math.round(own * 8)));
+    }
+    for (const [at, own] of shares) assert.deepEqual([...own], [Math.min(8, at + 1)], `chunk ${at} of the blend`);
+    const completed = simulation.messages.filter((message) => message.type === 'request.completed');
+    assert.deepEqual(completed.map((message) => message.requestId), ['b']);
+    assert.ok(isAdapted(of(units, session).at(-1)!));
+    await simulation.finish();
+  });
+}

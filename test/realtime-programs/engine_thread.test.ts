@@ -4,6 +4,7 @@ import { readFileSync, readdirSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { MessageChannel, Worker } from 'node:worker_threads';
 import { ImageReader } from '../../src/api/ImageReader.ts';
+import { fencing } from '../../src/engine/scheduler/RequestScheduler.ts';
 import { monotonicMs } from '../../src/observe/clock.ts';
 import type { MediaChunk } from '../../src/streams/media_events.ts';
 import type { ControlToEngine, EngineCard, EngineRequest, EngineToControl, EngineToMedia } from '../../src/streams/messages.ts';
@@ -25,6 +26,7 @@ class Stage {
   readonly #media = new MessageChannel();
   readonly #worker: Worker;
   #playing: string | null = null;
+  #version = 0;
   card: EngineCard | null = null;
 
   constructor() {
@@ -55,11 +57,10 @@ class Stage {
     return this.chunks.filter(({ epoch }) => epoch === this.words.epoch).reduce((end, { end90k }) => Math.max(end, end90k), 0);
   }
 
-  request(requestId: string, body: { request: 'interrupt' } | { request: 'redirect'; prompt: string; seamless: boolean } | { request: 'pause' } | { request: 'resume' }): void {
+  request(requestId: string, body: { request: 'interrupt' } | { request: 'redirect'; prompt: string; seamless: boolean } | { request: 'cut'; prompt: string } | { request: 'blend'; prompt: string; chunks: number } | { request: 'pause' } | { request: 'resume' }): void {
     const presented90k = this.presented90k;
-    const fences = body.request === 'interrupt' || (body.request === 'redirect' && !body.seamless);
-    const epoch = fences ? this.words.raiseEpoch() : this.words.epoch;
-    this.send({ type: 'session.request', sessionId: 's', requestId, epoch, conditioningVersion: 1, presented90k, ...body } as EngineRequest);
+    const epoch = fencing(body as EngineRequest) ? this.words.raiseEpoch() : this.words.epoch;
+    this.send({ type: 'session.request', sessionId: this.#playing!, requestId, epoch, conditioningVersion: ++this.#version, presented90k, ...body } as EngineRequest);
   }
 
   async applied(requestId: string, timeoutMs = 3000): Promise<Applied> {
@@ -175,6 +176,40 @@ test('a session plays in real time, is redirected, steered and interrupted, and 
   const stats = stage.messages.findLast((message) => message.type === 'engine.stats');
   t.diagnostic(`stats: ${JSON.stringify(stats)}`);
   await stage.end('s');
+});
+
+test('a cut shows the new scene whole from its first frame; a blend goes over into it by degrees and ends wholly in it', async (t) => {
+  const classifier = await Classifier.load();
+  stage.open('shots', 'forest at dusk with clear sky');
+  await stage.until(() => stage.pictures.length >= 20, 10_000, '20 pictures');
+  stage.request('c', { request: 'cut', prompt: 'coast at night' });
+  const cut = await stage.applied('c');
+  const from = stage.chunks.findIndex(({ epoch }) => epoch === 1);
+  assert.equal(cut.how, 'cut');
+  assert.equal(stage.chunks[from]!.origin, 'seed');
+  const pictures = stage.pictures.length;
+  await stage.until(() => stage.pictures.length >= pictures + 16, 10_000, 'the new shot');
+  const shot = await classifier.read(stage.pictures.slice(pictures - 1, pictures + 1).concat(stage.pictures.slice(-8)));
+  t.diagnostic(`cut: predicted ${cut.predictedMs?.toFixed(1)} ms, took ${cut.elapsedMs.toFixed(1)} ms`);
+  for (const { place, time, weather } of shot) assert.deepEqual([place, time, weather], ['coast', 'night', 'clear sky'], 'what was said before and not since is kept');
+
+  const before = stage.pictures.length;
+  stage.request('b', { request: 'blend', prompt: 'desert at day', chunks: 12 });
+  const blend = await stage.applied('b', 5_000);
+  assert.deepEqual([blend.how, blend.epoch], ['blend', 1]);
+  const done = await stage.until(() => stage.messages.find((message) => message.type === 'request.completed'), 10_000, 'completed');
+  assert.ok(done.type === 'request.completed' && done.requestId === 'b' && done.chunk === blend.chunk + 11);
+  const end = stage.pictures.length;
+  await stage.until(() => stage.pictures.length >= end + 20, 10_000, 'after the blend');
+  await stage.end('shots');
+  const after = await classifier.read(stage.pictures.slice(end + 10, end + 20));
+  for (const [attribute, wanted] of [['place', 'desert'], ['time', 'day']] as const) assert.ok(majority(after, attribute).value === wanted && majority(after, attribute).share >= 0.9, `${attribute} after the blend: ${JSON.stringify(majority(after, attribute))}`);
+  // By degrees: no step from one frame to the next is much of the whole way.
+  const brightness = stage.pictures.slice(before - 2, end + 10).map((picture) => picture.reduce((sum, value) => sum + value, 0) / picture.length);
+  const whole = Math.abs(brightness.at(-1)! - brightness[0]!);
+  const steepest = Math.max(...brightness.slice(1).map((value, index) => Math.abs(value - brightness[index]!)));
+  t.diagnostic(`blend: brightness ${brightness[0]!.toFixed(0)} → ${brightness.at(-1)!.toFixed(0)}, steepest step ${steepest.toFixed(1)}; predicted ${blend.predictedMs?.toFixed(1)} ms, took ${blend.elapsedMs.toFixed(1)} ms`);
+  assert.ok(whole > 25 && steepest < whole / 2.5, `${steepest} of ${whole}`);
 });
 
 test('a picture of each of three places comes back as that place and time, in its first frames and after', async (t) => {

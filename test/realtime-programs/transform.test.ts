@@ -128,3 +128,24 @@ test('pictures of another size, a picture to start from, and frames for a progra
   assert.deepEqual(other.faults.map(({ fatal }) => fatal), [false]);
   await plain.finish();
 });
+
+test('a cut lands with the next chunk that comes in and sees nothing of what was made before; a blend is refused', async () => {
+  const all = rig();
+  const session = all.simulation.open('s', 'scene 1');
+  await play(all, session, 8);
+  const before = all.units.length;
+  all.simulation.request(session, 'c', { request: 'cut', prompt: 'scene 3' });
+  await play(all, session, 8);
+  const [answer] = session.answers.get('c')!;
+  assert.ok(answer?.type === 'request.applied' && answer.how === 'cut', JSON.stringify(answer));
+  const after = all.units.slice(before);
+  assert.deepEqual((after.find(({ plan }) => plan.component === 'start_bank')!.plan.state as { index: number }).index, 3);
+  const first = after.find(({ plan, epoch }) => plan.component === 'denoise_step' && epoch === 1)!;
+  assert.ok(Object.entries(first.plan.inputs).every(([name, input]) => !/^k\d$/.test(name) || input.kind === 'zeros'), 'an empty window');
+  assert.ok(session.videoFrames.some(({ epoch }) => epoch === 1));
+  all.simulation.request(session, 'b', { request: 'blend', prompt: 'scene 4', chunks: 4 });
+  await play(all, session, 4);
+  const [refused] = session.answers.get('b')!;
+  assert.ok(refused?.type === 'request.failed' && refused.error.code === 'bad_request', JSON.stringify(refused));
+  await all.simulation.finish();
+});

@@ -117,6 +117,37 @@ describe('sessions that are kept', () => {
     assert.equal(rig.media.texts(connection).filter(({ type }) => type === 'applied').length, 0, 'and not told again');
   });
 
+  for (const request of [{ type: 'cut', prompt: 'snowy' }, { type: 'blend', prompt: 'snowy', chunks: 5 }] as const) {
+    it(`a ${request.type} whose effect was lost is asked for again as what it was, voids a redirect before it, and is answered once; a hold does not outlive the process`, async () => {
+      const first = begin();
+      const { session, connectionId } = await first.rig.join();
+      await first.rig.after(100);
+      first.rig.engine.silent = true;
+      first.chunks(session.id, 0, 4);
+      first.rig.media.arrive(session.id, connectionId, 'control', { type: 'redirect', id: 'r', prompt: 'mountains' });
+      first.rig.media.arrive(session.id, connectionId, 'control', { id: 'c', ...request });
+      first.rig.media.arrive(session.id, connectionId, 'control', { type: 'hold', id: 'h' });
+      await first.rig.after(150);
+      first.kill();
+      const { rig } = begin();
+      await rig.registry.wake();
+      const back = await rig.registry.reach(session.id);
+      await rig.after(50);
+      assert.deepEqual(rig.engine.requests.map(({ requestId, request: kind }) => [requestId, kind]), [['c', request.type]]);
+      const [asked] = rig.engine.requests;
+      if (asked?.request === 'blend') assert.equal(asked.chunks, 5);
+      const connection = await rig.connect(back);
+      await rig.after(50);
+      for (const body of [{ type: 'redirect', id: 'r', prompt: 'mountains' }, { id: 'c', ...request }, { type: 'hold', id: 'h' }]) rig.media.arrive(back.id, connection, 'control', body);
+      await rig.after(50);
+      const answers = (id: string): unknown[] => rig.media.texts(connection).filter(({ re }) => re === id).map(({ type }) => type);
+      assert.deepEqual([answers('r').at(-1), answers('c'), answers('h').at(-1)], ['superseded', ['accepted', 'applied'], 'error']);
+      assert.equal(rig.engine.requests.filter(({ request: kind }) => kind !== 'adopt').length, 1, 'nothing is asked twice');
+      assert.deepEqual(back.memory.turns.map(({ requestId, outcome }) => [requestId, outcome]).slice(-2), [['r', 'superseded'], ['c', 'applied']]);
+      assert.equal(back.view.state === 'paused', false);
+    });
+  }
+
   it('asks for capacity like anybody: without it, it waits, and is there later', async () => {
     const first = begin();
     const { session } = await first.rig.join();

@@ -199,14 +199,14 @@ describe('life of a request', () => {
 
   it('whatever order and copies come: one answer chain per id, never two last answers', async () => {
     await fc.assert(
-      fc.asyncProperty(fc.array(fc.record({ id: fc.integer({ min: 0, max: 9 }), kind: fc.constantFrom('interrupt', 'redirect', 'pause', 'resume'), channel: fc.constantFrom('control', 'input'), silent: fc.boolean(), wait: fc.integer({ min: 0, max: 3_000 }) }), { maxLength: 40 }), async (steps) => {
+      fc.asyncProperty(fc.array(fc.record({ id: fc.integer({ min: 0, max: 9 }), kind: fc.constantFrom('interrupt', 'redirect', 'cut', 'blend', 'hold', 'release', 'pause', 'resume'), channel: fc.constantFrom('control', 'input'), silent: fc.boolean(), wait: fc.integer({ min: 0, max: 3_000 }) }), { maxLength: 40 }), async (steps) => {
         const rig = new SessionRig();
         const { session, connectionId } = await rig.join();
         for (const { id, kind, channel, silent, wait } of steps) {
           rig.engine.silent = silent;
-          const flow = kind === 'pause' || kind === 'resume';
-          const message = kind === 'redirect' ? redirect(`${kind}${id}`) : { type: kind, id: `${kind}${id}` };
-          rig.media.arrive(session.id, connectionId, flow ? 'control' : channel, message);
+          const repeated = kind === 'interrupt' || kind === 'redirect' || kind === 'cut';
+          const message = { type: kind, id: `${kind}${id}`, ...(kind === 'redirect' || kind === 'cut' || kind === 'blend' ? { prompt: 'snowy mountains at night' } : {}) };
+          rig.media.arrive(session.id, connectionId, repeated ? channel : 'control', message);
           await rig.after(wait);
         }
         await rig.after(6_000);
@@ -218,7 +218,7 @@ describe('life of a request', () => {
           assert.equal(types.length, 2, `${id}: ${types.join()}`);
         }
         // Every raised epoch reached the engine exactly once.
-        const epochs = rig.engine.requests.filter(({ request }) => request === 'interrupt' || request === 'redirect' || request === 'adopt').map(({ epoch }) => epoch);
+        const epochs = rig.engine.requests.filter(({ request }) => ['interrupt', 'redirect', 'cut', 'adopt'].includes(request)).map(({ epoch }) => epoch);
         assert.deepEqual(epochs, Array.from({ length: session.words.epoch }, (_, at) => at + 1));
         await session.close('done');
         assert.equal(rig.clock.pending, 0);

@@ -103,6 +103,40 @@ describe('life of a session', () => {
     assert.deepEqual(rig.engine.requests.map(({ request }) => request), ['interrupt', 'redirect', 'pause']);
   });
 
+  it('a hold and its end leave what was in force as it was: paused, interrupted, or neither', async () => {
+    const rig = new SessionRig();
+    const { session, connectionId } = await rig.join();
+    const ask = async (type: string): Promise<void> => {
+      rig.media.arrive(session.id, connectionId, 'control', { type, id: `${type}${rig.engine.requests.length}` });
+      await rig.settle();
+    };
+    for (const type of ['hold', 'release']) {
+      await ask(type);
+      assert.equal(session.state, 'active');
+    }
+    await ask('pause');
+    for (const type of ['hold', 'release']) {
+      await ask(type);
+      assert.equal(session.state, 'paused');
+    }
+    await ask('resume');
+    await ask('interrupt');
+    await ask('release');
+    rig.media.emit({ type: 'connection.state', sessionId: session.id, connectionId, state: 'closed' });
+    await rig.connect(session);
+    assert.deepEqual(rig.engine.requests.map(({ request }) => request), ['hold', 'release', 'pause', 'hold', 'release', 'resume', 'interrupt', 'release'], 'nothing was paused or resumed on its own account');
+  });
+
+  it('tells drivers and readers of events when a blend is done and when a hold has ended by itself', async () => {
+    const rig = new SessionRig();
+    const { session, connectionId } = await rig.join();
+    rig.engine.emit({ type: 'request.completed', sessionId: session.id, requestId: 'b', epoch: 0, conditioningVersion: 1, chunk: 9, media90k: 135_000 });
+    rig.engine.emit({ type: 'hold.expired', sessionId: session.id, requestId: 'h' });
+    const told = [{ type: 'request.completed', re: 'b', epoch: 0, conditioningVersion: 1, chunk: 9, media90k: 135_000 }, { type: 'hold.expired', re: 'h' }];
+    assert.deepEqual(rig.media.texts(connectionId, 'state').slice(-2), told);
+    assert.deepEqual(session.events.since(0).events.slice(-2).map(({ type, data }) => ({ type, ...data })), told);
+  });
+
   it('a redirect that the engine refuses leaves a paused session paused', async () => {
     const rig = new SessionRig();
     const { session, connectionId } = await rig.join();

@@ -19,6 +19,19 @@ describe('RequestMeasures', () => {
     assert.equal(measure?.lastOldMs, -10, 'nothing old after the press');
   });
 
+  it('measures a cut and a blend as it does a redirect; a hold changes no picture', () => {
+    const measures = new RequestMeasures();
+    measures.pressed({ type: 'cut', id: 'c', prompt: 'dunes' }, 100);
+    measures.accepted({ type: 'accepted', re: 'c', epoch: 2, conditioningVersion: 2 }, 104);
+    measures.painted(notice(2, 2), 180);
+    measures.pressed({ type: 'blend', id: 'b', prompt: 'night' }, 200);
+    measures.accepted({ type: 'accepted', re: 'b', epoch: 2, conditioningVersion: 3 }, 204);
+    measures.pressed({ type: 'hold', id: 'h' }, 210);
+    measures.accepted({ type: 'accepted', re: 'h', epoch: 2, conditioningVersion: 3 }, 212);
+    measures.painted(notice(2, 3), 320);
+    assert.deepEqual(measures.recent.map(({ type, prompt, firstChangedMs }) => [type, prompt, firstChangedMs]), [['hold', null, null], ['blend', 'night', 120], ['cut', 'dunes', 80]]);
+  });
+
   it('finds a seamless change that was painted before its answer came', () => {
     const measures = new RequestMeasures();
     measures.pressed({ type: 'redirect', id: 'r', prompt: 'dunes', seamless: true }, 100);

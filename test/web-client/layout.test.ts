@@ -12,7 +12,7 @@ import { KEY_BINDINGS } from '../../web-client/page/key_bindings.ts';
 
 const ROOT = fileURLToPath(new URL('../../web-client', import.meta.url));
 const TYPES: Readonly<Record<string, string>> = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css' };
-const STATES = ['live', 'held', 'redirecting', 'reconnecting'] as const;
+const STATES = ['live', 'held', 'holding', 'redirecting', 'reconnecting'] as const;
 /** WCAG 2.2, 2.5.8: the least a target may measure. */
 const MIN_TARGET_PX = 24;
 

@@ -50,7 +50,7 @@ export class Notices {
       return;
     }
     this.#forgetAnswer();
-    if (request.type === 'redirect' && request.prompt !== undefined && error.code === 'prompt_not_understood') {
+    if ('prompt' in request && request.prompt !== undefined && error.code === 'prompt_not_understood') {
       const unknown = unknownWords(request.prompt, this.#vocabulary);
       this.#forgetAnswer = this.#toasts.show('No place, time or weather in that', { alarm: true, detail: unknown.length > 0 ? `I don’t know: ${listed(unknown)}.` : sentence(error.message) });
     } else this.#forgetAnswer = this.#toasts.show(`That didn’t work: ${request.type}`, { alarm: true, detail: sentence(error.message) });

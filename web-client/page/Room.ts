@@ -27,6 +27,7 @@ const STATUS: Readonly<Record<RoomState, readonly [short: string, more?: string]
   live: ['Live'],
   redirecting: ['Imagining…'],
   held: ['Held', ' — say what happens next'],
+  holding: ['On hold', ' — let go to drive on'],
   paused: ['Paused'],
   reconnecting: ['Rejoining', ' — the connection was lost'],
   closed: ['Ended'],
@@ -55,7 +56,7 @@ export class Room {
   readonly #options: PageOptions;
   readonly #world = byId('world', HTMLCanvasElement);
   readonly #prompt = byId('prompt', HTMLInputElement);
-  readonly #seamless = byId('seamless', HTMLButtonElement);
+  readonly #transition = byId('transition', HTMLSelectElement);
   readonly #interrupt = byId('interrupt', HTMLButtonElement);
   readonly #mute = byId('mute', HTMLButtonElement);
   readonly #status = byId('status', HTMLElement);
@@ -93,7 +94,8 @@ export class Room {
       if (!this.#pressHandled) this.interruptOrResume();
       this.#pressHandled = false;
     });
-    this.#seamless.addEventListener('click', () => (this.#seamless.ariaPressed = String(this.#seamless.ariaPressed !== 'true')));
+    // A list that keeps the focus would take the world's keys.
+    this.#transition.addEventListener('change', () => this.#transition.blur());
     this.#mute.addEventListener('click', () => this.toggleMute());
     byId('leave', HTMLButtonElement).addEventListener('click', () => void this.#client?.close('You left.'));
     window.addEventListener('pagehide', () => void this.#client?.close('The page was closed.'));
@@ -111,7 +113,7 @@ export class Room {
     const client = this.#client;
     if (!client || prompt.trim() === '') return;
     try {
-      client.redirect(prompt, { seamless: this.#seamless.ariaPressed === 'true' });
+      this.#ask(client, prompt);
     } catch (error) {
       this.#failed(asClientError(error), null);
       return;
@@ -132,6 +134,26 @@ export class Room {
       return;
     }
     this.overlay.showMeasures(client.measures);
+  }
+
+  #ask(client: SegueClient, prompt: string): void {
+    switch (this.#transition.value) {
+      case 'cut':
+        return void client.cut(prompt);
+      case 'blend':
+        return void client.blend(prompt);
+      default:
+        return void client.redirect(prompt, { seamless: this.#transition.value === 'seamless' });
+    }
+  }
+
+  /** While a key is down: stops, and goes on exactly there when it comes up. */
+  hold(): void {
+    if (this.#state === 'live') this.#client?.hold();
+  }
+
+  release(): void {
+    if (this.#state === 'holding') this.#client?.release();
   }
 
   /** Escape: always an interrupt, never its opposite, so that pressing it twice doesn't undo it. */
@@ -273,7 +295,7 @@ export class Room {
     if (request === null && (this.#state === 'reconnecting' || error.code === 'webrtc_unavailable')) return;
     this.#notices.failed(error, request);
     // What was typed can be put right instead of being typed again.
-    if (request?.type === 'redirect' && request.prompt !== undefined && error.code === 'prompt_not_understood' && this.#prompt.value === '') this.#prompt.value = request.prompt;
+    if (request !== null && 'prompt' in request && request.prompt !== undefined && error.code === 'prompt_not_understood' && this.#prompt.value === '') this.#prompt.value = request.prompt;
   }
 
   #closed(error: ClientError): void {

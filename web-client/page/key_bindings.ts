@@ -1,4 +1,4 @@
-export type KeyCommand = 'steerLeft' | 'steerRight' | 'faster' | 'slower' | 'focusPrompt' | 'interrupt' | 'toggleMute' | 'toggleOverlay';
+export type KeyCommand = 'steerLeft' | 'steerRight' | 'faster' | 'slower' | 'focusPrompt' | 'interrupt' | 'hold' | 'toggleMute' | 'toggleOverlay';
 
 export interface KeyBinding {
   readonly command: KeyCommand;
@@ -15,6 +15,7 @@ export const KEY_BINDINGS: readonly KeyBinding[] = [
   { command: 'faster', says: 'speed', keys: [{ cap: '↑', code: 'ArrowUp' }, { cap: 'W', code: 'KeyW' }] },
   { command: 'slower', says: 'speed', keys: [{ cap: '↓', code: 'ArrowDown' }, { cap: 'S', code: 'KeyS' }] },
   { command: 'interrupt', says: 'interrupt', keys: [{ cap: 'Esc', code: 'Escape' }] },
+  { command: 'hold', says: 'hold', keys: [{ cap: 'H', code: 'KeyH' }] },
   { command: 'focusPrompt', says: 'prompt', keys: [{ cap: '/', key: '/' }] },
   { command: 'toggleMute', says: 'mute', keys: [{ cap: 'M', code: 'KeyM' }] },
   { command: 'toggleOverlay', says: 'measurements', keys: [{ cap: 'O', code: 'KeyO' }] },

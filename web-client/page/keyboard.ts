@@ -8,6 +8,9 @@ const SPEEDS: Partial<Readonly<Record<KeyCommand, 1 | -1>>> = { faster: 1, slowe
 
 export interface KeyboardActions {
   interrupt(): void;
+  /** The key is down, and up again. */
+  hold(): void;
+  release(): void;
   toggleOverlay(): void;
   toggleMute(): void;
   focusPrompt(): void;
@@ -30,8 +33,8 @@ export function listenToKeyboard(steering: Steering, prompt: HTMLInputElement, a
     if (command === null) return;
     const arrow = code.startsWith('Arrow');
     const typing = target === prompt && (prompt.value !== '' || !arrow);
-    // A group of radio buttons keeps its arrows.
-    const choosing = arrow && target instanceof Element && target.getAttribute('role') === 'radio';
+    // A group of radio buttons keeps its arrows, and a list all its keys.
+    const choosing = target instanceof HTMLSelectElement || (arrow && target instanceof Element && target.getAttribute('role') === 'radio');
     if (command !== 'interrupt' && (typing || choosing)) return;
     const steer = STEERS[command];
     const speed = SPEEDS[command];
@@ -40,12 +43,14 @@ export function listenToKeyboard(steering: Steering, prompt: HTMLInputElement, a
       hold();
     } else if (!repeat) {
       if (speed !== undefined) steering.changeSpeed(speed);
-      else if (command === 'interrupt' || command === 'focusPrompt' || command === 'toggleMute' || command === 'toggleOverlay') actions[command]();
+      else if (command === 'interrupt' || command === 'hold' || command === 'focusPrompt' || command === 'toggleMute' || command === 'toggleOverlay') actions[command]();
     }
     event.preventDefault();
   });
 
-  window.addEventListener('keyup', ({ code }) => {
+  window.addEventListener('keyup', (event) => {
+    const { code } = event;
+    if (commandOf(event) === 'hold') actions.release();
     const at = held.findIndex((key) => key.code === code);
     if (at < 0) return;
     held.splice(at, 1);
@@ -55,6 +60,7 @@ export function listenToKeyboard(steering: Steering, prompt: HTMLInputElement, a
   // A key released in another window is never told here.
   const release = (): void => {
     held.length = 0;
+    actions.release();
     steering.releaseAll();
   };
   window.addEventListener('blur', release);

@@ -8,6 +8,8 @@ import { listenToTouch } from './touch.ts';
 const room = new Room(readPageOptions(location.search));
 listenToKeyboard(room.steering, byId('prompt', HTMLInputElement), {
   interrupt: () => room.interrupt(),
+  hold: () => room.hold(),
+  release: () => room.release(),
   toggleOverlay: () => room.overlay.toggle(),
   toggleMute: () => room.toggleMute(),
   focusPrompt: () => room.focusPrompt(),

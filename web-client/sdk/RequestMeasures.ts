@@ -10,7 +10,7 @@ export interface RequestMeasure {
   readonly pressedAt: number;
   readonly acceptedMs: number | null;
   readonly appliedMs: number | null;
-  /** To the first changed frame painted. Stays null for `interrupt` and `pause`. */
+  /** To the first changed frame painted. Stays null for what changes no picture: `interrupt`, `hold`, `release` and `pause`. */
   readonly firstChangedMs: number | null;
   /** To the last frame of before painted: at most 0 where the request freezes the picture. */
   readonly lastOldMs: number | null;
@@ -35,7 +35,7 @@ interface Entry {
 }
 
 /** The others' change is that nothing new is painted. */
-const CHANGES_PICTURE: ReadonlySet<SessionRequest['type']> = new Set(['redirect', 'resume']);
+const CHANGES_PICTURE: ReadonlySet<SessionRequest['type']> = new Set(['redirect', 'cut', 'blend', 'resume']);
 const KEPT = 32;
 /** Paints that began a new epoch or conditioning version; looked up when an answer comes after its frame. */
 const KEPT_CHANGES = 64;
@@ -52,12 +52,11 @@ export class RequestMeasures {
   }
 
   pressed(request: SessionRequest, at: number): void {
-    const redirect = request.type === 'redirect' ? request : null;
     const measure: RequestMeasure = {
       id: request.id,
       type: request.type,
-      prompt: redirect?.prompt ?? null,
-      seamless: redirect?.seamless ?? false,
+      prompt: 'prompt' in request ? request.prompt : null,
+      seamless: request.type === 'redirect' && request.seamless === true,
       pressedAt: at,
       acceptedMs: null,
       appliedMs: null,

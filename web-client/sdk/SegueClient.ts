@@ -3,7 +3,7 @@ import type { Speed, Steer } from './ActionState.ts';
 import { ClientError } from './ClientError.ts';
 import { Connection } from './Connection.ts';
 import { fences } from './fences.ts';
-import type { Accepted, Applied, Closed, FrameNotice, Goaway, IdleWarning, Ready, ServerMessage, SessionAdapter, SessionRequest, StateUpdate, TextDelta } from './messages.ts';
+import type { Accepted, Applied, Closed, FrameNotice, Goaway, HoldExpired, IdleWarning, Ready, RequestCompleted, ServerMessage, SessionAdapter, SessionRequest, StateUpdate, TextDelta } from './messages.ts';
 import type { PaintedFrame } from './PaintedFrame.ts';
 import { PositionReporter } from './PositionReporter.ts';
 import { Presenter } from './Presenter.ts';
@@ -38,10 +38,10 @@ export interface JoinOptions {
 }
 
 /**
- * `connecting` → `live` ⇄ `redirecting` (frozen until the first new frame), `held` (interrupted), `paused`; `reconnecting` after a lost
- * connection; `closed` at the end.
+ * `connecting` → `live` ⇄ `redirecting` (frozen until the first new frame), `held` (interrupted), `holding` (perhaps interrupted: see
+ * {@link SegueClient.hold}), `paused`; `reconnecting` after a lost connection; `closed` at the end.
  */
-export type ClientState = 'connecting' | 'live' | 'redirecting' | 'held' | 'paused' | 'reconnecting' | 'closed';
+export type ClientState = 'connecting' | 'live' | 'redirecting' | 'held' | 'holding' | 'paused' | 'reconnecting' | 'closed';
 
 export type ClientEvents = {
   /** The second argument says why, where there is a reason to tell. */
@@ -52,6 +52,10 @@ export type ClientEvents = {
   text: [text: TextDelta];
   accepted: [answer: Accepted];
   applied: [answer: Applied];
+  /** A blend is done: the picture is wholly of the new scene. */
+  completed: [notice: RequestCompleted];
+  /** Nobody released the hold, and nothing was made of it: the server has released it. */
+  holdExpired: [notice: HoldExpired];
   /** A measure of a request has become known. */
   measure: [measure: RequestMeasure];
   /** What the server says of the session. */
@@ -80,6 +84,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
   readonly #stats: StatsSampler;
   #epoch = 0;
   #paused = false;
+  #holding = false;
   #closed = false;
   #state: ClientState = 'connecting';
 
@@ -158,11 +163,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
    * Throws ClientError `closed` or `rate_limited`.
    */
   redirect(prompt: string, { seamless = false, adapter }: { readonly seamless?: boolean; readonly adapter?: SessionAdapter | null } = {}): RequestHandle {
-    const text = prompt.trim();
-    if (this.#closed) throw new ClientError('closed', 'the client is closed');
-    const problem = text === '' ? 'a prompt needs words' : text.length > MAX_PROMPT_CHARACTERS ? `a prompt has at most ${MAX_PROMPT_CHARACTERS} characters` : null;
-    if (problem !== null) return this.#book.refuse({ type: 'redirect', id: this.#book.nextId(), prompt: text }, ClientError.from({ code: 'bad_request', message: problem, param: 'prompt', retryable: false }));
-    return this.#request((id) => ({ type: 'redirect', id, prompt: text, ...(adapter === undefined ? {} : { adapter }), ...this.#blending(seamless) }));
+    return this.#ask(prompt, (id, text) => ({ type: 'redirect', id, prompt: text, ...(adapter === undefined ? {} : { adapter }), ...(seamless && this.#flows ? { seamless: true } : {}) }));
   }
 
   /**
@@ -171,7 +172,34 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
    * Throws ClientError `closed` or `rate_limited`; an adapter that can't be used is told by the handle, with `adapter_not_usable`.
    */
   setAdapter(adapter: SessionAdapter | null, { seamless = true }: { readonly seamless?: boolean } = {}): RequestHandle {
-    return this.#request((id) => ({ type: 'redirect', id, adapter, ...this.#blending(seamless) }));
+    return this.#request((id) => ({ type: 'redirect', id, adapter, ...(seamless && this.#flows ? { seamless: true } : {}) }));
+  }
+
+  /** As a redirect that freezes, but a new shot: the new world comes at once and whole, and carries over nothing of the picture before. */
+  cut(prompt: string): RequestHandle {
+    return this.#ask(prompt, (id, text) => ({ type: 'cut', id, prompt: text }));
+  }
+
+  /** Goes over into another world by degrees, over so many chunks (2 to 120; 12 where left out). `applied` tells of the first of them, the event `completed` of the last. */
+  blend(prompt: string, { chunks }: { readonly chunks?: number } = {}): RequestHandle {
+    return this.#ask(prompt, (id, text) => (this.#flows ? { type: 'blend', id, prompt: text, ...(chunks === undefined ? {} : { chunks }) } : { type: 'redirect', id, prompt: text }));
+  }
+
+  /**
+   * Perhaps an interruption: stops what the server sends, and loses nothing. What is on its way is still seen and heard; then the picture stands, until
+   * {@link release} goes on exactly there, or `interrupt`, `redirect` or `cut` makes an interruption of it. The server releases it after 2 s.
+   */
+  hold(): RequestHandle {
+    const handle = this.#request((id) => ({ type: 'hold', id }));
+    this.#setHolding(true);
+    return handle;
+  }
+
+  /** It was no interruption. Without a hold in force it changes nothing. */
+  release(): RequestHandle {
+    const handle = this.#request((id) => ({ type: 'release', id }));
+    this.#setHolding(false);
+    return handle;
   }
 
   /** Freezes the picture and stops the sound in this call, then tells the server. They stay so until `redirect` or `resume`. */
@@ -216,9 +244,22 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
     return this.#end(reason, null);
   }
 
-  /** While the picture is held nothing flows that a change could blend into. */
-  #blending(seamless: boolean): { readonly seamless?: true } {
-    return seamless && this.#presenter.presentation !== 'held' ? { seamless: true } : {};
+  /** While the picture is frozen nothing flows that a change could join. */
+  get #flows(): boolean {
+    return this.#presenter.presentation !== 'held';
+  }
+
+  #ask(prompt: string, make: (id: string, text: string) => SessionRequest): RequestHandle {
+    const text = prompt.trim();
+    if (this.#closed) throw new ClientError('closed', 'the client is closed');
+    const problem = text === '' ? 'a prompt needs words' : text.length > MAX_PROMPT_CHARACTERS ? `a prompt has at most ${MAX_PROMPT_CHARACTERS} characters` : null;
+    if (problem !== null) return this.#book.refuse(make(this.#book.nextId(), text), ClientError.from({ code: 'bad_request', message: problem, param: 'prompt', retryable: false }));
+    return this.#request((id) => make(id, text));
+  }
+
+  #setHolding(holding: boolean): void {
+    this.#holding = holding;
+    this.#updateState(null);
   }
 
   #request(make: (id: string) => SessionRequest): RequestHandle {
@@ -228,7 +269,9 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
     const handle = this.#book.add(request);
     this.#measures.pressed(request, pressedAt);
     // First the person's own screen and ears, then the server, then everybody who draws what came of it.
-    if (fences(request)) Object.assign(request, this.#presenter.freeze(request.id, request.type === 'redirect'));
+    if (fences(request)) Object.assign(request, this.#presenter.freeze(request.id, request.type !== 'interrupt'));
+    // As on the server: anything that fences or pauses ends a hold.
+    if (fences(request) || request.type === 'pause' || request.type === 'resume') this.#holding = false;
     this.#send(request);
     this.#presenter.tell();
     return handle;
@@ -237,7 +280,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
   #send(request: SessionRequest): void {
     const { isOpen, transport } = this.#connection;
     if (!isOpen || !transport?.sendControl(request)) return;
-    if (fences(request) && (request.type === 'interrupt' || request.type === 'redirect')) transport.sendInput(request, FENCING_COPIES);
+    if (fences(request) && (request.type === 'interrupt' || request.type === 'redirect' || request.type === 'cut')) transport.sendInput(request, FENCING_COPIES);
     this.#book.sent(request.id);
   }
 
@@ -253,6 +296,8 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
   }
 
   #leftConnection(reason: string): void {
+    // Before anybody is back, the server has released it.
+    this.#holding = false;
     this.#stopSending();
     this.#updateState(reason);
   }
@@ -272,6 +317,13 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
         this.#paused = message.state === 'paused';
         this.#updateState(null);
         this.emit('session', message);
+        return;
+      case 'request.completed':
+        this.emit('completed', message);
+        return;
+      case 'hold.expired':
+        this.#setHolding(false);
+        this.emit('holdExpired', message);
         return;
       case 'goaway':
         this.emit('goaway', message);
@@ -311,8 +363,8 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
 
   #applied(answer: Applied, request: SessionRequest): void {
     this.#measures.applied(answer, performance.now());
-    // A redirect ends a pause, too.
-    if (request.type !== 'interrupt') this.#paused = request.type === 'pause';
+    // Whatever asks for another scene ends a pause, too.
+    if (request.type !== 'interrupt' && request.type !== 'hold' && request.type !== 'release') this.#paused = request.type === 'pause';
     this.#updateState(null);
     this.emit('applied', answer);
     this.#tellMeasure(request.id);
@@ -322,6 +374,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
     this.#measures.failed(request.id, error.code === 'superseded' ? 'superseded' : 'failed');
     if (this.#closed) return;
     if (fences(request)) this.#presenter.failed(request.id);
+    if (request.type === 'hold') this.#setHolding(false);
     // A newer request of this person's has taken its place: nothing went wrong.
     if (error.code !== 'superseded') this.emit('error', error, request);
     this.#tellMeasure(request.id);
@@ -348,7 +401,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
   #presentedState(): ClientState {
     if (this.#presenter.presentation === 'held') return 'held';
     if (this.#presenter.presentation === 'awaiting') return 'redirecting';
-    return this.#paused ? 'paused' : 'live';
+    return this.#holding ? 'holding' : this.#paused ? 'paused' : 'live';
   }
 
   #stopSending(): void {

@@ -9,7 +9,7 @@ import { ROLES, type Role } from '../../sessions/ports.ts';
 import type { SessionWish } from '../../sessions/SessionRegistry.ts';
 import { createId } from '../../sessions/session_ids.ts';
 import type { ApiContext } from '../ApiContext.ts';
-import { ERROR_RESPONSES, FlowBody, InputBody, InterruptBody, RedirectBody, SessionPath, TokenAnswer, TokenRequest, WaitQuery } from '../route_schemas.ts';
+import { BlendBody, CutBody, ERROR_RESPONSES, FlowBody, InputBody, InterruptBody, RedirectBody, SessionPath, TokenAnswer, TokenRequest, WaitQuery } from '../route_schemas.ts';
 import { TokenBucket } from '../TokenBucket.ts';
 
 /** Requests by REST, per session: well under what the media thread takes from one sender, so that it never refuses one unheard. */
@@ -82,6 +82,10 @@ export function sessionRoutes(fastify: FastifyInstance, context: ApiContext): vo
 
   app.post('/v1/sessions/:id/interrupt', { ...options, schema: { ...schema, summary: 'Freeze at once', body: InterruptBody } }, async ({ params, body, query }) => submit(params.id, { ...body, type: 'interrupt', id: body.id ?? createId('req') }, query.wait));
   app.post('/v1/sessions/:id/redirect', { ...options, schema: { ...schema, summary: 'Ask for something else', body: RedirectBody } }, async ({ params, body, query }) => submit(params.id, { ...body, type: 'redirect', id: body.id ?? createId('req') }, query.wait));
+  app.post('/v1/sessions/:id/cut', { ...options, schema: { ...schema, summary: 'Ask for something else, as a new shot', body: CutBody } }, async ({ params, body, query }) => submit(params.id, { ...body, type: 'cut', id: body.id ?? createId('req') }, query.wait));
+  app.post('/v1/sessions/:id/blend', { ...options, schema: { ...schema, summary: 'Go over into something else by degrees', body: BlendBody } }, async ({ params, body, query }) => submit(params.id, { ...body, type: 'blend', id: body.id ?? createId('req') }, query.wait));
+  app.post('/v1/sessions/:id/hold', { ...options, schema: { ...schema, summary: 'Stop for a moment, losing nothing: perhaps an interruption', body: FlowBody } }, async ({ params, body, query }) => submit(params.id, { type: 'hold', id: body.id ?? createId('req') }, query.wait));
+  app.post('/v1/sessions/:id/release', { ...options, schema: { ...schema, summary: 'Go on exactly where a hold stopped', body: FlowBody } }, async ({ params, body, query }) => submit(params.id, { type: 'release', id: body.id ?? createId('req') }, query.wait));
   app.post('/v1/sessions/:id/pause', { ...options, schema: { ...schema, summary: 'Pause', body: FlowBody } }, async ({ params, body, query }) => submit(params.id, { type: 'pause', id: body.id ?? createId('req') }, query.wait));
   app.post('/v1/sessions/:id/resume', { ...options, schema: { ...schema, summary: 'Go on after a pause', body: FlowBody } }, async ({ params, body, query }) => submit(params.id, { type: 'resume', id: body.id ?? createId('req') }, query.wait));
 

@@ -55,9 +55,19 @@ export interface Conditioning {
   /** 0 … 3. */
   readonly speed: number;
   /** Prompt keys and values, from `encoder_chunk`, by output name; null before the first prompt. */
-  readonly prompt: Readonly<Record<string, BlockId>> | null;
+  readonly prompt: PromptBlocks | null;
+  /** What is left of other prompts while one goes over into the next: weights above 0, together under 1, and the rest is the prompt's. */
+  readonly mix?: readonly WeightedPrompt[];
   /** Absent or null: the model as it is. */
   readonly adapter?: AppliedAdapter | null;
+}
+
+/** A prompt as its encoder left it: blocks by output name. */
+export type PromptBlocks = Readonly<Record<string, BlockId>>;
+
+export interface WeightedPrompt {
+  readonly prompt: PromptBlocks;
+  readonly weight: number;
 }
 
 /** An adapter as a step runs under it. */

@@ -23,6 +23,8 @@ export type WorkUnitKind = (typeof WORK_UNIT_KINDS)[number];
 /** What a unit reads. Literals have no batch axis: the executor adds it when it joins units. */
 export type UnitInput =
   | { readonly kind: 'block'; readonly block: BlockId }
+  /** The sum of blocks of one shape, each times its weight. */
+  | { readonly kind: 'mix'; readonly parts: readonly WeightedBlock[] }
   | { readonly kind: 'floats'; readonly values: readonly number[]; readonly shape: readonly number[] }
   | { readonly kind: 'ints'; readonly values: readonly number[]; readonly shape: readonly number[] }
   /** Elements of one byte each, in memory that all threads share: written before, never after. */
@@ -32,6 +34,16 @@ export type UnitInput =
   | { readonly kind: 'zeros'; readonly shape: readonly number[] }
   /** Standard normal (or uniform) samples of a counter-based generator: same counter, same bits, on every machine. */
   | { readonly kind: 'noise'; readonly counter: NoiseCounter; readonly distribution: 'normal' | 'uniform'; readonly shape: readonly number[] };
+
+export interface WeightedBlock {
+  readonly block: BlockId;
+  readonly weight: number;
+}
+
+/** Blocks that a step reads. */
+export function blocksRead({ inputs }: WorkPlan): BlockId[] {
+  return Object.values(inputs).flatMap((input) => (input.kind === 'block' ? [input.block] : input.kind === 'mix' ? input.parts.map(({ block }) => block) : []));
+}
 
 export interface NoiseCounter {
   readonly seed: number;

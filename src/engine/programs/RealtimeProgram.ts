@@ -95,7 +95,12 @@ export interface RedirectRequest {
   readonly adapter?: AdapterInForce | null;
   readonly seamless: boolean;
   readonly conditioningVersion: number;
+  /** Absent: the story goes on in the new scene. */
+  readonly transition?: SceneTransition;
 }
+
+/** `cut`: a new shot, without the picture before it. `blend`: seamless, and by degrees over so many chunks. */
+export type SceneTransition = { readonly kind: 'cut' } | { readonly kind: 'blend'; readonly chunks: number };
 
 /** What comes of a redirect at once. */
 export interface BegunRedirect<State> {
@@ -135,6 +140,8 @@ export interface Transition<State> {
   readonly text: readonly TextOutput[];
   /** A request of which the emitted frame is the first to show anything. */
   readonly applied: AppliedChange | null;
+  /** A request whose transition is done with the emitted frame. */
+  readonly completed?: Pick<AppliedChange, 'requestId' | 'chunk' | 'media90k'>;
   /** What is unsent may be recalled: it could be made anew under what has just been learnt. */
   readonly recall?: true;
   /** Decisions, for the trace. */

@@ -255,7 +255,7 @@ export class EngineCore {
   #sessionDependencies() {
     const { clock, toControl, toMedia } = this.#deps;
     const keep = this.#outlet === null ? null : { outlet: this.#outlet, snapshotChunks: this.#options.snapshotChunks };
-    return { clock, options: this.#options, keep, toControl, toMedia, trace: (event: TraceEvent) => this.#trace(event), changed: (session: EngineSession) => this.#dispatcher.requeue(session) };
+    return { clock, options: this.#options, keep, toControl, toMedia, trace: (event: TraceEvent) => this.#trace(event), changed: (session: EngineSession) => this.#dispatcher.requeue(session), wake: () => this.#dispatcher.round() };
   }
 
   #request(request: EngineRequest): void {

@@ -6,10 +6,11 @@ import type { AppliedHow, EngineRequest, EngineToControl, SessionChannels, Trace
 import type { MediaEvent } from '../../streams/media_events.ts';
 import { frameDuration90k, type MediaTime90k } from '../../streams/media_time.ts';
 import { SessionWords, type ActionState } from '../../streams/session_words.ts';
+import { ProvisionalHold } from '../../streams/ProvisionalHold.ts';
 import { SharedPool } from '../../streams/shared_pool.ts';
 import type { LoopState } from '../model/loop_kernel.ts';
 import type { WorkPlan } from '../model/work.ts';
-import type { CommittedStep, Decision, Predict, ProgramState, RealtimeProgram, Transition } from '../programs/RealtimeProgram.ts';
+import type { CommittedStep, Decision, Predict, ProgramState, RealtimeProgram, SceneTransition, Transition } from '../programs/RealtimeProgram.ts';
 import { ActionLatch } from '../scheduler/ActionLatch.ts';
 import type { AdmissionGrant } from '../scheduler/AdmissionController.ts';
 import { BandwidthServer } from '../scheduler/BandwidthServer.ts';
@@ -32,6 +33,8 @@ import { stepOf, type CommittedUnit, type WorkSource } from './WorkSource.ts';
 /** Requests that wait for a baseline policy to read them; more are read at once. */
 const MAX_UNREAD = 64;
 
+type SceneRequest = Extract<EngineRequest, { readonly request: 'redirect' | 'cut' | 'blend' }>;
+
 export interface SessionDependencies {
   readonly clock: Clock;
   readonly options: EngineOptions;
@@ -42,6 +45,8 @@ export interface SessionDependencies {
   readonly changed: (session: EngineSession) => void;
   /** Where committed chunks are kept; null: nowhere. */
   readonly keep: { readonly outlet: StoryOutlet; readonly snapshotChunks: number } | null;
+  /** It has changed by itself, and no message follows that would begin a round of dispatching. */
+  readonly wake: () => void;
 }
 
 export interface SessionOpening {
@@ -93,6 +98,7 @@ export class EngineSession implements WorkSource {
   #conditioningVersion = 0;
   #interrupted = false;
   #paused = false;
+  readonly #hold: ProvisionalHold;
   #status: 'live' | 'failed' | 'closed' = 'live';
   #fenceWatchdog: Timer | null = null;
   #failures = 0;
@@ -102,6 +108,8 @@ export class EngineSession implements WorkSource {
   readonly #failedSteps = new Map<string, number>();
   /** Requests that a baseline policy doesn't read yet. */
   readonly #unread: EngineRequest[] = [];
+  /** The last blend that was told to be done. */
+  #completedId: string | null = null;
   #action: ActionState;
   readonly #recall: MediaRecall;
   readonly #recorder: StoryRecorder | null;
@@ -124,6 +132,7 @@ export class EngineSession implements WorkSource {
     // One redirect, whatever it takes on this device.
     const redirectMs = device.costs.undisturbedSum(program.demand.redirectComponents);
     this.reserve = new BandwidthServer({ budgetMs: Math.max(redirectBudgetMs, redirectMs), bandwidth: () => device.admission.reserveBandwidth, boostMs, nowMs });
+    this.#hold = new ProvisionalHold(deps.clock, (requestId) => this.#holdExpired(requestId));
     // Nobody else writes it yet: media hears of the session when it is open.
     if (resumed !== null) this.words.writeAction({ ...this.words.action, speed: resumed.speed });
     this.#action = this.words.action;
@@ -190,7 +199,7 @@ export class EngineSession implements WorkSource {
 
   /** Loops that may step now. None while the session is held, or fenced by a word whose request hasn't come. */
   turns(): readonly LoopTurn[] {
-    if (this.closed || this.#interrupted || this.#paused || this.inFlight !== null || !this.device.usable || this.fenced()) return [];
+    if (this.closed || this.#interrupted || this.#paused || this.#hold.active || this.inFlight !== null || !this.device.usable || this.fenced()) return [];
     return this.program.turns(this.#story.state);
   }
 
@@ -229,6 +238,7 @@ export class EngineSession implements WorkSource {
     if (acceptance.outcome !== 'run') return;
     this.#conditioningVersion = Math.max(this.#conditioningVersion, request.conditioningVersion);
     if (fencing(request)) this.#enter(request.epoch);
+    if (fencing(request) || request.request === 'pause' || request.request === 'resume') this.#hold.end();
     switch (request.request) {
       case 'interrupt':
         this.#interrupted = true;
@@ -241,7 +251,17 @@ export class EngineSession implements WorkSource {
         this.#rewind(request.presented90k);
         break;
       case 'redirect':
+      case 'cut':
+      case 'blend':
         this.#redirect(request, acceptance.superseded.length > 0);
+        break;
+      case 'hold':
+        this.#hold.begin(requestId);
+        this.#answerApplied(requestId, 'held');
+        break;
+      case 'release':
+        this.#hold.end();
+        this.#answerApplied(requestId, 'released');
         break;
       case 'pause':
         this.#paused = true;
@@ -283,25 +303,39 @@ export class EngineSession implements WorkSource {
   }
 
   #takeBack(cause: 'action' | 'redirect'): void {
-    if (this.#deps.options.policy !== 'unit' || this.closed || this.#interrupted || this.#paused || this.fenced()) return;
+    if (this.#deps.options.policy !== 'unit' || this.closed || this.#interrupted || this.#paused || this.#hold.active || this.fenced()) return;
     const recalled = this.#recall.take(cause, this.#deps.clock.now());
     if (recalled === null) return;
     this.#trace('media.recalled', { cause, ...recalled });
     this.#deps.changed(this);
   }
 
-  #redirect({ requestId, prompt, plan, adapter, seamless, presented90k, conditioningVersion }: Extract<EngineRequest, { request: 'redirect' }>, supersedes: boolean): void {
+  #holdExpired(requestId: string): void {
+    if (this.closed) return;
+    this.#deps.toControl({ type: 'hold.expired', sessionId: this.sessionId, requestId });
+    this.#trace('hold.expired', {}, requestId);
+    this.#deps.changed(this);
+    this.#deps.wake();
+  }
+
+  #redirect(request: SceneRequest, supersedes: boolean): void {
+    const { requestId, prompt, conditioningVersion } = request;
+    const seamless = !fencing(request);
     const was = { interrupted: this.#interrupted, paused: this.#paused };
-    const wish = { requestId, prompt, ...(plan === undefined ? {} : { plan }), adapter: adapter === undefined ? this.program.adapterAsked(this.#story.state) : adapter, seamless, conditioningVersion };
+    const transition = transitionOf(request);
+    const asked = request.request === 'redirect' ? request.adapter : undefined;
+    const plan = request.request === 'redirect' ? request.plan : undefined;
+    const wish = { requestId, prompt, ...(plan === undefined ? {} : { plan }), adapter: asked === undefined ? this.program.adapterAsked(this.#story.state) : asked, seamless, conditioningVersion, ...(transition === null ? {} : { transition }) };
     this.#interrupted = false;
     this.#paused = false;
-    const target = this.#story.clamp(presented90k);
-    const keepChunk = target === this.#story.state.position90k && this.program.steerable(this.#story.state);
-    if (!seamless && keepChunk) this.#reachedBy(target);
-    if (!seamless && !keepChunk) {
-      // Without new words, those that nothing was shown of yet are still wanted.
-      if (prompt !== null || plan !== undefined) this.#story.replace(this.program.withdraw(this.#story.state));
-      this.#rewind(presented90k);
+    if ('presented90k' in request && !seamless) {
+      const target = this.#story.clamp(request.presented90k);
+      if (request.request === 'redirect' && target === this.#story.state.position90k && this.program.steerable(this.#story.state)) this.#reachedBy(target);
+      else {
+        // Without new words, those that nothing was shown of yet are still wanted.
+        if (prompt !== null || plan !== undefined) this.#story.replace(this.program.withdraw(this.#story.state));
+        this.#rewind(request.presented90k);
+      }
     }
     try {
       const predict: Predict = (component) => this.device.costs.component(component);
@@ -380,7 +414,7 @@ export class EngineSession implements WorkSource {
   /** A step was committed: what the program made of it takes force. Its slots are the state's, or media's, from here on. */
   #apply(transition: Transition<ProgramState>, unit: CommittedUnit): void {
     const nowMs = this.#deps.clock.now();
-    const { state, version, frame, text, applied, decisions } = transition;
+    const { state, version, frame, text, applied, completed, decisions } = transition;
     this.#story.replace(state, frame === null ? [] : [{ pool: 'video', slot: frame.videoSlot }, { pool: 'audio', slot: frame.audioSlot }]);
     this.#failures = 0;
     this.#failedSteps.delete(stepOf(unit.plan));
@@ -399,6 +433,7 @@ export class EngineSession implements WorkSource {
     for (const output of text) this.#deps.toControl({ type: 'text', sessionId: this.sessionId, ...output, epoch: this.#epoch });
     this.#traceDecisions(decisions);
     if (applied !== null) this.#answerApplied(applied.requestId, applied.how, applied);
+    if (completed !== undefined) this.#completed(completed);
     if (unit.plan.kind === 'diffusion_step') {
       this.latch.felt(unit.action);
       this.#recall.madeUnder(unit.conditioning);
@@ -412,7 +447,7 @@ export class EngineSession implements WorkSource {
   /** Always, but for the baseline policies. */
   #readsNow(): boolean {
     const { policy } = this.#deps.options;
-    if (policy === 'unit' || this.#interrupted || this.#paused) return true;
+    if (policy === 'unit' || this.#interrupted || this.#paused || this.#hold.active) return true;
     return this.program.betweenChunks(this.#story.state) && (policy === 'chunk' || this.#story.state.chunk % REQUEST_CHUNKS === 0);
   }
 
@@ -443,6 +478,7 @@ export class EngineSession implements WorkSource {
     this.#trace('session.fault', { code: error.code, fatal });
     if (!fatal) return;
     this.#status = 'failed';
+    this.#hold.end();
     this.#fenceWatchdog?.cancel();
     this.#answers.failAll(error, this.#unread.splice(0));
     this.#streams.complete('failed');
@@ -454,6 +490,7 @@ export class EngineSession implements WorkSource {
     if (this.#status === 'closed') return;
     this.#answers.failAll(new SegueError('session_closed', 'the session was closed'), this.#unread.splice(0));
     this.#status = 'closed';
+    this.#hold.end();
     this.#fenceWatchdog?.cancel();
     this.#streams.complete('closed');
     for (const queued of this.queued) queued.void = true;
@@ -479,7 +516,20 @@ export class EngineSession implements WorkSource {
     for (const { name, args, ...place } of decisions) this.#deps.trace({ type: 'trace.scheduler', name, atMs, sessionId: this.sessionId, epoch: this.#epoch, ...place, args });
   }
 
+  /** A blend is done; told once, also where its last chunk is made again. */
+  #completed({ requestId, chunk, media90k }: NonNullable<Transition<ProgramState>['completed']>): void {
+    if (this.#completedId === requestId) return;
+    this.#completedId = requestId;
+    this.#deps.toControl({ type: 'request.completed', sessionId: this.sessionId, requestId, epoch: this.#epoch, conditioningVersion: this.#conditioningVersion, chunk, media90k });
+    this.#trace('request.completed', {}, requestId);
+  }
+
   #trace(name: string, args: Readonly<Record<string, string | number | boolean>>, requestId?: string): void {
     this.#deps.trace({ type: 'trace.scheduler', name, atMs: this.#deps.clock.now(), sessionId: this.sessionId, epoch: this.#epoch, chunk: this.#story.state.chunk, ...(requestId === undefined ? {} : { requestId }), args });
   }
+}
+
+function transitionOf(request: SceneRequest): SceneTransition | null {
+  if (request.request === 'cut') return { kind: 'cut' };
+  return request.request === 'blend' ? { kind: 'blend', chunks: request.chunks } : null;
 }

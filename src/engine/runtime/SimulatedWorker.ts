@@ -1,6 +1,6 @@
 import type { Clock } from '../../observe/clock.ts';
 import type { DeviceModel } from '../model/loop_kernel.ts';
-import type { BlockId, MemoryTag, PlannedUnit, StepResult, WorkUnitBatch } from '../model/work.ts';
+import { blocksRead, type BlockId, type MemoryTag, type PlannedUnit, type StepResult, type WorkUnitBatch } from '../model/work.ts';
 import type { SharedBlock } from '../workers/BlockStore.ts';
 import type { LoadedModel, Worker, WorkerHealth } from '../workers/Worker.ts';
 
@@ -144,9 +144,7 @@ export class SimulatedWorker implements Worker {
   #checkInputs({ units }: WorkUnitBatch): void {
     for (const { unitId, sessionId, plan } of units) {
       if (!this.#attached.has(sessionId)) this.violations.push(`unit ${unitId} of ${sessionId}, which isn't attached`);
-      for (const [name, input] of Object.entries(plan.inputs)) {
-        if (input.kind === 'block' && !this.#blocks.has(input.block)) this.violations.push(`unit ${unitId} (${plan.component}) reads block ${input.block} as ${name}, which isn't there`);
-      }
+      for (const block of blocksRead(plan)) if (!this.#blocks.has(block)) this.violations.push(`unit ${unitId} (${plan.component}) reads block ${block}, which isn't there`);
     }
   }
 

@@ -2,7 +2,7 @@ import type { Clock } from '../../observe/clock.ts';
 import { SegueError } from '../../protocol/errors.ts';
 import type { TraceEvent } from '../../streams/messages.ts';
 import type { StepOutputs } from '../model/loop_kernel.ts';
-import type { BlockId, PlannedUnit, StepResult, StepSuccess, WorkUnitBatch } from '../model/work.ts';
+import { blocksRead, type BlockId, type PlannedUnit, type StepResult, type StepSuccess, type WorkUnitBatch } from '../model/work.ts';
 import type { FilledSlot } from '../programs/RealtimeProgram.ts';
 import type { LoopScheduler } from '../scheduler/LoopScheduler.ts';
 import type { TransferScheduler } from '../scheduler/TransferScheduler.ts';
@@ -180,7 +180,7 @@ export class StepCommitter {
 
 /** Inputs stay alive until the result is back, whatever happens to the state that they came from. */
 export function inputBlocksOf({ plan }: PlannedTurn): BlockId[] {
-  return Object.values(plan.inputs).flatMap((input) => (input.kind === 'block' ? [input.block] : []));
+  return blocksRead(plan);
 }
 
 function outputBlocksOf({ planned }: WorkUnit): BlockId[] {

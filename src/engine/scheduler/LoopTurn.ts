@@ -1,5 +1,4 @@
-import type { AppliedAdapter, Conditioning, LoopState } from '../model/loop_kernel.ts';
-import type { BlockId } from '../model/work.ts';
+import type { AppliedAdapter, Conditioning, LoopState, PromptBlocks, WeightedPrompt } from '../model/loop_kernel.ts';
 import type { MediaTime90k } from '../../streams/media_time.ts';
 
 /**
@@ -33,5 +32,5 @@ export interface LoopTurn {
  * `live`: prompt as given, held action read at planning. `fixed`: what an earlier step ran under, because this one completes it.
  */
 export type TurnConditioning =
-  | { readonly kind: 'live'; readonly version: number; readonly prompt: Readonly<Record<string, BlockId>> | null; readonly adapter?: AppliedAdapter | null }
+  | { readonly kind: 'live'; readonly version: number; readonly prompt: PromptBlocks | null; readonly mix?: readonly WeightedPrompt[]; readonly adapter?: AppliedAdapter | null }
   | { readonly kind: 'fixed'; readonly conditioning: Conditioning };

@@ -17,7 +17,7 @@ export type Acceptance =
   | { readonly outcome: 'run'; readonly superseded: readonly string[] };
 
 /**
- * Requests of one session, each answered exactly once. Newest wins per kind; an interrupt also ends a redirect that nothing has been
+ * Requests of one session, each answered exactly once. Newest wins per kind, redirect, cut and blend being one; an interrupt also ends one that nothing has been
  * seen of, because what was typed before "stop" must not start by itself afterwards.
  */
 export class RequestScheduler {
@@ -34,7 +34,7 @@ export class RequestScheduler {
     if (request.epoch < epoch && fencing(request)) return { outcome: 'stale', by: this.#lastFencing };
     if (fencing(request)) this.#lastFencing = requestId;
     if (kind === 'adopt') return { outcome: 'run', superseded: [] };
-    const superseded = [...this.#pending.values()].filter((other) => other.kind === kind || (kind === 'interrupt' && other.kind === 'redirect')).map((other) => other.requestId);
+    const superseded = [...this.#pending.values()].filter((other) => other.kind === kind || (isScene(other.kind) && (isScene(kind) || kind === 'interrupt'))).map((other) => other.requestId);
     for (const id of superseded) this.#pending.delete(id);
     this.#pending.set(requestId, { requestId, kind, arrivedAtMs: nowMs });
     return { outcome: 'run', superseded };
@@ -44,9 +44,9 @@ export class RequestScheduler {
     return this.#pending.get(requestId) ?? null;
   }
 
-  /** The redirect of which nothing has been shown yet; null where there is none. */
+  /** The redirect, cut or blend of which nothing has been shown yet; null where there is none. */
   get redirect(): PendingRequest | null {
-    for (const pending of this.#pending.values()) if (pending.kind === 'redirect') return pending;
+    for (const pending of this.#pending.values()) if (isScene(pending.kind)) return pending;
     return null;
   }
 
@@ -74,10 +74,15 @@ export class RequestScheduler {
   }
 }
 
+/** They ask for another scene, each in its own way: a session shows one. */
+function isScene(kind: RequestKind): boolean {
+  return kind === 'redirect' || kind === 'cut' || kind === 'blend';
+}
+
 /** Ids remembered per session, as the protocol promises. */
 export const REMEMBERED_REQUESTS = 1024;
 
 /** Requests for which the media thread raised the epoch. */
 export function fencing(request: EngineRequest): boolean {
-  return request.request === 'interrupt' || request.request === 'adopt' || (request.request === 'redirect' && !request.seamless);
+  return request.request === 'interrupt' || request.request === 'adopt' || request.request === 'cut' || (request.request === 'redirect' && !request.seamless);
 }

@@ -90,7 +90,8 @@ export class BatchGather {
         return checked(this.#adapter(input), binding).reshape([1, ...binding.shape]);
       case 'floats':
       case 'ints':
-      case 'bytes': {
+      case 'bytes':
+      case 'mix': {
         const staging = stagingTensor(binding, 1);
         this.#copyRow(input, binding, staging.data as Data, 0);
         return staging;
@@ -127,6 +128,14 @@ export class BatchGather {
         if (binding.dtype !== 'uint8') throw new DeviceError(`input ${binding.name}: expected ${binding.dtype}, got bytes`);
         checkCount(binding, input.bytes.byteLength);
         data.set(new Uint8Array(input.bytes) as never, at);
+        return;
+      case 'mix':
+        if (!(data instanceof Float32Array)) throw new DeviceError(`input ${binding.name}: blocks of ${binding.dtype} have no weighted sum`);
+        data.fill(0, at, at + elements);
+        for (const { block, weight } of input.parts) {
+          const part = checked(this.#block(block), binding).data as Float32Array;
+          for (let index = 0; index < elements; index++) data[at + index]! += weight * part[index]!;
+        }
         return;
       case 'block':
       case 'adapter':

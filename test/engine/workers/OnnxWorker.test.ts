@@ -34,7 +34,7 @@ test('loading gives a cost for every component, alone and in batches, a weights 
     const model = await worker.loadModel(MODEL_DIR);
     const { components, loops } = bench.spec;
     for (const componentId of Object.keys(components)) {
-      const { maxBatch } = Object.values(loops).find((loop) => loop.components.includes(componentId))!.step;
+      const { maxBatch } = Object.values(loops).find(({ components: plain, adapted = [] }) => [...plain, ...adapted].includes(componentId))!.step;
       const entries = model.cost.filter(({ component }) => component === componentId);
       assert.deepEqual(entries.map(({ batch }) => batch), [...new Set([1, Math.min(2, maxBatch), maxBatch])]);
       for (const { p50Ms, p95Ms } of entries) assert.ok(p50Ms > 0 && p95Ms >= p50Ms && p95Ms < 5000);

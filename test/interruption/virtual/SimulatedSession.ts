@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { fencing } from '../../../src/engine/scheduler/RequestScheduler.ts';
 import { HORIZON_CHUNKS } from '../../../src/engine/runtime/Story.ts';
 import type { AdapterInForce } from '../../../src/protocol/session_adapter.ts';
 import type { VirtualClock } from '../../../src/observe/virtual_clock.ts';
@@ -12,6 +13,10 @@ export type RequestBody =
   | { readonly request: 'interrupt' }
   | { readonly request: 'adopt' }
   | { readonly request: 'redirect'; readonly prompt: string | null; readonly plan?: Readonly<Record<string, string>>; readonly adapter?: AdapterInForce | null; readonly seamless: boolean }
+  | { readonly request: 'cut'; readonly prompt: string }
+  | { readonly request: 'blend'; readonly prompt: string; readonly chunks: number }
+  | { readonly request: 'hold' }
+  | { readonly request: 'release' }
   | { readonly request: 'pause' }
   | { readonly request: 'resume' };
 
@@ -108,7 +113,7 @@ export class SimulatedSession {
 
   /** The engine is about to see a request: what it must rewind to. */
   delivered(request: EngineRequest): void {
-    if (request.request === 'pause' || request.request === 'resume' || (request.request === 'redirect' && request.seamless) || request.epoch < this.#epoch) return;
+    if (!fencing(request) || !('presented90k' in request) || request.epoch < this.#epoch) return;
     const seen = Math.ceil(request.presented90k / this.#frame90k) * this.#frame90k;
     this.#expectedStart = Math.min(this.#newest90k, Math.max(this.committed90k, seen));
     this.#newest90k = this.#expectedStart;

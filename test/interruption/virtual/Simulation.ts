@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { EngineCore } from '../../../src/engine/runtime/EngineCore.ts';
 import type { EngineOptions } from '../../../src/engine/runtime/engine_options.ts';
+import { fencing } from '../../../src/engine/scheduler/RequestScheduler.ts';
 import type { ChunkData } from '../../../src/realtime-programs/ContinuationKeeping.ts';
 import { SimulatedWorker, type SimulatedOutcome } from '../../../src/engine/runtime/SimulatedWorker.ts';
 import type { WorkUnitBatch } from '../../../src/engine/model/work.ts';
@@ -95,9 +96,8 @@ export class Simulation {
 
   /** Fences where the request fences, and hands it to the engine after `delayMs`: the time that the control thread takes. */
   request(session: SimulatedSession, requestId: string, body: RequestBody, delayMs = 0): void {
-    const fences = body.request === 'interrupt' || body.request === 'adopt' || (body.request === 'redirect' && !body.seamless);
     const presented90k = session.held90k;
-    const epoch = fences ? session.fence() : session.words.epoch;
+    const epoch = fencing(body as EngineRequest) ? session.fence() : session.words.epoch;
     const request = { type: 'session.request', sessionId: session.sessionId, requestId, epoch, conditioningVersion: epoch, presented90k, ...body } as EngineRequest;
     if (body.request !== 'adopt') session.asked(requestId);
     this.#deliver(session, () => {
@@ -162,10 +162,11 @@ export class Simulation {
     const before = chunks.at(-1);
     if (before !== undefined) assert.deepEqual([chunk.chunk, chunk.start90k], [before.chunk + 1, before.end90k], 'chunk after chunk');
     const { framesPerChunk } = this.#model.program;
-    const { steps, frames, seeded, write: written, pinnedFrames } = JSON.parse(chunk.data) as ChunkData;
+    const { steps, frames, seeded, write: written, pinnedFrames, scene } = JSON.parse(chunk.data) as ChunkData;
     assert.equal(steps.length, seeded ? 0 : this.#steps, 'every step of it');
     assert.equal(frames.length, framesPerChunk, 'every frame of it');
-    assert.equal(written === null, chunk.chunk === 0, 'how the one before was written');
+    if (chunk.chunk === 0 || written !== null) assert.equal(written === null, chunk.chunk === 0, 'how the one before was written');
+    else assert.ok(seeded && scene.how === 'cut', 'only a cut begins without what came before');
     assert.equal(pinnedFrames > 0, chunk.tensors.some(({ name }) => name === 'pin'));
     for (const record of [...steps, ...(written === null ? [] : [written])]) assert.ok(record.plan['place'] !== undefined, 'the plan that it was made under');
     chunks.push(chunk);

@@ -2,12 +2,18 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import type { ChunkData } from '../../../src/realtime-programs/ContinuationKeeping.ts';
 import { Simulation } from './Simulation.ts';
 import type { RequestBody, SimulatedSession } from './SimulatedSession.ts';
 
 const body = fc.oneof(
   fc.constant<RequestBody>({ request: 'interrupt' }),
   fc.record({ request: fc.constant('redirect' as const), prompt: fc.integer({ min: 0, max: 4 }).map((place) => `scene ${place}`), seamless: fc.boolean() }),
+  fc.record({ request: fc.constant('cut' as const), prompt: fc.integer({ min: 0, max: 4 }).map((place) => `scene ${place}`) }),
+  fc.record({ request: fc.constant('blend' as const), prompt: fc.integer({ min: 0, max: 4 }).map((place) => `scene ${place}`), chunks: fc.integer({ min: 2, max: 9 }) }),
+  fc.constantFrom<RequestBody>({ request: 'redirect', prompt: null, adapter: { id: 'noir', scale: 1 }, seamless: true }, { request: 'redirect', prompt: null, adapter: null, seamless: false }),
+  fc.constant<RequestBody>({ request: 'hold' }),
+  fc.constant<RequestBody>({ request: 'release' }),
   fc.constant<RequestBody>({ request: 'pause' }),
   fc.constant<RequestBody>({ request: 'resume' }),
 );
@@ -22,6 +28,8 @@ const life = fc.record({
 test('whatever a session went through, it goes on from what was kept: where it was committed, without a gap, and nothing is left behind', async (t) => {
   let resumed = 0;
   let pinned = 0;
+  let cuts = 0;
+  let midBlend = 0;
   await fc.assert(
     fc.asyncProperty(life, async ({ steps, snapshotChunks, dropSnapshot, before, after }) => {
       const simulation = new Simulation({ steps, engine: { snapshotChunks } });
@@ -45,6 +53,9 @@ test('whatever a session went through, it goes on from what was kept: where it w
       await simulation.run(500);
       if (story !== null) {
         resumed++;
+        const told = story.chunks.map(({ data }) => JSON.parse(data) as ChunkData);
+        cuts += told.filter(({ write }, index) => write === null && index > 0).length;
+        if (told.at(-1)!.steps.some(({ mix }) => mix !== undefined)) midBlend++;
         const second = simulation.open('second', null, 1, null, null, dropSnapshot ? { ...story, snapshot: null } : story);
         await simulation.run(1_000);
         assert.ok(second.frames.length > 0, 'it moves');
@@ -60,6 +71,6 @@ test('whatever a session went through, it goes on from what was kept: where it w
     }),
     { numRuns: 300 },
   );
-  t.diagnostic(`${resumed} stories gone on with; ${pinned} chunks made around a frame that was seen`);
-  assert.ok(resumed > 0 && pinned > 0);
+  t.diagnostic(`${resumed} stories gone on with, ${midBlend} of them inside a blend; ${cuts} cuts in them; ${pinned} chunks made around a frame that was seen`);
+  assert.ok(resumed > 0 && pinned > 0 && cuts > 0 && midBlend > 0);
 });

@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { parentPort, workerData } from 'node:worker_threads';
 import fc from 'fast-check';
 import type { SimulatedOutcome } from '../../../src/engine/runtime/SimulatedWorker.ts';
+import { HOLD_LIMIT_MS } from '../../../src/streams/ProvisionalHold.ts';
 import { IMAGE } from './scripted_model.ts';
 import { Simulation } from './Simulation.ts';
 import type { RequestBody, SimulatedSession } from './SimulatedSession.ts';
@@ -14,7 +15,7 @@ import type { RequestBody, SimulatedSession } from './SimulatedSession.ts';
 const event = fc.record({
   afterMs: fc.integer({ min: 0, max: 120 }),
   delayMs: fc.constantFrom(0, 0, 0, 1, 25, 100, 250),
-  what: fc.constantFrom('interrupt', 'hard', 'hard', 'hard', 'seamless', 'seamless', 'pause', 'resume', 'adopt', 'nonsense', 'hardNonsense', 'tap', 'left', 'right', 'straight', 'hurry'),
+  what: fc.constantFrom('interrupt', 'hard', 'hard', 'hard', 'seamless', 'seamless', 'cut', 'cut', 'blend', 'blend', 'hold', 'hold', 'release', 'cutNonsense', 'pause', 'resume', 'adopt', 'nonsense', 'hardNonsense', 'style', 'hardStyle', 'tap', 'left', 'right', 'straight', 'hurry', 'outlast'),
   session: fc.integer({ min: 0, max: 1 }),
 } as const);
 
@@ -37,11 +38,22 @@ function body(what: Schedule['events'][number]['what'], index: number): RequestB
     case 'interrupt':
     case 'pause':
     case 'resume':
+    case 'hold':
+    case 'release':
     case 'adopt':
       return { request: what };
     case 'hard':
     case 'seamless':
       return { request: 'redirect', prompt: `scene ${index % 10}`, seamless: what === 'seamless' };
+    case 'cut':
+      return { request: 'cut', prompt: `scene ${index % 10}` };
+    case 'cutNonsense':
+      return { request: 'cut', prompt: 'mumble' };
+    case 'blend':
+      return { request: 'blend', prompt: `scene ${index % 10}`, chunks: 2 + (index % 5) };
+    case 'style':
+    case 'hardStyle':
+      return { request: 'redirect', prompt: null, adapter: index % 3 === 0 ? null : { id: index % 3 === 1 ? 'noir' : 'glow', scale: 1 }, seamless: what === 'style' };
     case 'nonsense':
     case 'hardNonsense':
       return { request: 'redirect', prompt: 'mumble', seamless: what === 'nonsense' };
@@ -90,6 +102,7 @@ async function play(plan: Schedule): Promise<void> {
     const request = body(what, index);
     if (request !== null) simulation.request(session, `r${index}`, request, delayMs);
     else if (what in STEER) for (const steer of STEER[what as keyof typeof STEER]) session.act(steer);
+    else if (what === 'outlast') await simulation.run(HOLD_LIMIT_MS + 20);
     else session.reportDelayMs = 0;
   }
   if (plan.closeEarly) simulation.close(sessions[0]!, 5);

@@ -3,6 +3,7 @@ import type { DenoisePolicy } from '../spec/loop_spec.ts';
 import type { BlockId, NoiseCounter, PlannedUnit, StepResult, UnitInput, WorkPlan, WorkUnitBatch } from '../work.ts';
 import type { ComponentGraph } from './component_graph.ts';
 import { NOISE_STREAMS } from './noise_streams.ts';
+import { promptInputs } from './prompt_inputs.ts';
 import { runDeclared } from './run_declared.ts';
 import { adapterInputs } from './adapter_inputs.ts';
 import { windowInputs, type WindowEntry } from './window_inputs.ts';
@@ -204,7 +205,7 @@ export class VideoContinuationKernel implements LoopKernel<VideoContinuationInpu
   }
 
   /** Inputs that both graphs share. */
-  #context({ plan, prev, window }: VideoContinuationState, { steer, speed, prompt, adapter }: Conditioning): Record<string, UnitInput> {
+  #context({ plan, prev, window }: VideoContinuationState, { steer, speed, prompt, mix, adapter }: Conditioning): Record<string, UnitInput> {
     const angles = timeAngles(plan.chunk, this.policy.timeRotary);
     return {
       prev: prev === null ? { kind: 'zeros', shape: this.#latentShape } : { kind: 'block', block: prev },
@@ -213,7 +214,7 @@ export class VideoContinuationKernel implements LoopKernel<VideoContinuationInpu
       speed: { kind: 'ints', values: [speed], shape: [1] },
       time_cos: floats(angles.map(Math.cos)),
       time_sin: floats(angles.map(Math.sin)),
-      ...Object.fromEntries(Object.entries(prompt!).map(([name, block]) => [name, { kind: 'block', block }])),
+      ...promptInputs(prompt!, mix),
       ...windowInputs(window, this.policy.windowChunks, this.#windowShape),
       ...(adapter == null ? {} : adapterInputs(adapter, this.#adapted!.denoise.spec)),
     };
