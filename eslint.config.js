@@ -27,6 +27,7 @@ const MAY_IMPORT = {
   'inline-programs': ['engine', 'realtime-programs'],
   sessions: ['realtime-programs', 'engine', 'media', 'artifacts'],
   integrations: ['sessions', 'realtime-programs', 'engine', 'media', 'artifacts'],
+  cli: ['api', 'storage', 'sessions', 'realtime-programs', 'engine'],
   api: ['integrations', 'sessions', 'realtime-programs', 'engine', 'media', 'artifacts'],
 };
 

@@ -14,6 +14,7 @@ import { demoEnabled, demoRoutes } from './routes/demo_routes.ts';
 import { discoveryRoutes } from './routes/discovery_routes.ts';
 import { eventRoutes } from './routes/event_routes.ts';
 import { operationsRoutes } from './routes/operations_routes.ts';
+import { memoryRoutes } from './routes/memory_routes.ts';
 import { sessionRoutes } from './routes/session_routes.ts';
 import { testRoutes } from './routes/test_routes.ts';
 
@@ -89,6 +90,7 @@ export async function createHttpApp(context: ApiContext, listener: HttpListener)
   });
   await app.register(async (routes) => {
     sessionRoutes(routes, context);
+    memoryRoutes(routes, context);
     connectionRoutes(routes, context);
     eventRoutes(routes, context);
     discoveryRoutes(routes, context);

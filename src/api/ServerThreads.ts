@@ -80,7 +80,7 @@ export class ServerThreads {
       transferList: [port2],
       log,
     });
-    return new ServerThreads({ engine, media, programs: deployment.programs, prompts: { read: (prompt) => language.parse(prompt).warnings }, windowChunks }, log);
+    return new ServerThreads({ engine, media, programs: deployment.programs, prompts: { read: (prompt) => language.parse(prompt).warnings, readPlan: (plan) => void language.fromNamed(plan) }, windowChunks }, log);
   }
 
   /** Resolves when both are ready. Rejects with why one is not, or StartCancelled. */

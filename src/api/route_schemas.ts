@@ -2,7 +2,6 @@
 import { Type } from 'typebox';
 import { ActionInput, BLEND_CHUNKS, Wish, WISHES_FOR_SOMETHING } from '../protocol/channel.ts';
 import { ErrorBody } from '../protocol/errors.ts';
-import { AdapterInForce } from '../protocol/session_adapter.ts';
 import { ROLES } from '../sessions/ports.ts';
 
 const Id = Type.String({ minLength: 1, maxLength: 64 });
@@ -14,6 +13,7 @@ export const ErrorEnvelope = Type.Object({ error: ErrorBody }, { description: 'E
 export const ERROR_RESPONSES = { '4xx': ErrorEnvelope, '5xx': ErrorEnvelope } as const;
 
 export const SessionPath = Type.Object({ id: Id });
+export const TurnPath = Type.Object({ id: Id, turn: Type.Integer({ minimum: 0 }) });
 export const ConnectionPath = Type.Object({ id: Id, connectionId: Id });
 export const WaitQuery = Type.Object({ wait: Type.Optional(Type.Enum(['accepted', 'applied'], { description: 'Answer when the request is accepted (default), or when it has its last answer.' })) });
 export const EventsQuery = Type.Object({ token: Type.Optional(Type.String({ maxLength: 4096 })), since: Type.Optional(Type.Integer({ minimum: 0 })) });
@@ -29,19 +29,6 @@ export const BlendBody = Type.Object(
 );
 export const FlowBody = Type.Object({ id: RequestId }, { additionalProperties: false });
 export const InputBody = Type.Union([ActionInput, Type.Object({ type: Type.Literal('text'), id: RequestId, text: Type.String({ minLength: 1, maxLength: 1000 }), adapter: Wish.adapter, seamless: Type.Optional(Type.Boolean()) }, { additionalProperties: false })]);
-
-const TurnView = Type.Object({
-  requestId: Type.Union([Type.String(), Type.Null()]),
-  prompt: Type.Union([Type.String(), Type.Null()]),
-  adapter: Type.Union([AdapterInForce, Type.Null()]),
-  plan: Type.String(),
-  narration: Type.String(),
-  at: Type.String(),
-  presented90k: Type.Integer(),
-  epoch: Type.Integer(),
-  outcome: Type.String(),
-});
-export const MemoryView = Type.Object({ turns: Type.Array(TurnView), dropped: Type.Integer({ description: 'Turns too old to be remembered.' }) });
 
 export const FaultBody = Type.Object({ session: Id, fault: Type.Enum(['kernel_exception', 'runtime_error', 'executor_hang']) }, { additionalProperties: false });
 export const BlockBody = Type.Object({ ms: Type.Integer({ minimum: 0, maximum: 5_000 }) }, { additionalProperties: false });

@@ -7,6 +7,7 @@ import { ErrorBody } from './errors.ts';
 import { PromptWarning } from './prompt_warning.ts';
 import { APPLIED_HOWS } from './applied_how.ts';
 import { AdapterInForce, AdapterOffer, SessionAdapter } from './session_adapter.ts';
+import { NamedPlan } from './named_plan.ts';
 
 export const PROTOCOL_VERSION = 1;
 
@@ -26,12 +27,14 @@ export const Hello = Type.Object({ type: Type.Literal('hello'), id: Id, protocol
 
 export const InterruptRequest = Type.Object({ type: Type.Literal('interrupt'), id: Id, ...Held }, { additionalProperties: false });
 
-/** What a redirect can ask for, at least one of them. What it doesn't name stays as it was last asked for; `adapter: null` takes the adapter away. */
+/** What a redirect can ask for, at least one of them. What it doesn't name stays as it was last asked for; `adapter: null` takes the adapter away.
+ * A `plan` sets attributes by name, without the director; a prompt beside it edits what they make. */
 export const Wish = {
   prompt: Type.Optional(Type.String({ minLength: 1, maxLength: 1000 })),
+  plan: Type.Optional(NamedPlan),
   adapter: Type.Optional(Type.Union([SessionAdapter, Type.Null()])),
 };
-export const WISHES_FOR_SOMETHING = { anyOf: [{ required: ['prompt'] }, { required: ['adapter'] }] };
+export const WISHES_FOR_SOMETHING = { anyOf: [{ required: ['prompt'] }, { required: ['plan'] }, { required: ['adapter'] }] };
 
 export const RedirectRequest = Type.Object(
   { type: Type.Literal('redirect'), id: Id, ...Wish, seamless: Type.Optional(Type.Boolean()), ...Held },

@@ -1,5 +1,6 @@
 /** Bodies of the REST calls. */
 import { Type, type Static } from 'typebox';
+import { MemoryImport } from './prompt_memory.ts';
 import { PromptWarning } from './prompt_warning.ts';
 import { AdapterInForce, SessionAdapter } from './session_adapter.ts';
 import { SessionImage } from './session_image.ts';
@@ -14,6 +15,8 @@ export const CreateSession = Type.Object(
     prompt: Type.Optional(Type.String({ minLength: 1, maxLength: 1000 })),
     image: Type.Optional(SessionImage),
     adapter: Type.Optional(SessionAdapter),
+    /** An export of another session: begins with what was in force there. A prompt beside it edits that. */
+    memory: Type.Optional(MemoryImport),
     seed: Type.Optional(Type.Integer({ minimum: 0, maximum: 0x7fffffff })),
     limits: Type.Optional(
       Type.Object({ idleMs: Type.Optional(Type.Integer({ minimum: 1000 })), orphanMs: Type.Optional(Type.Integer({ minimum: 0 })) }, { additionalProperties: false }),

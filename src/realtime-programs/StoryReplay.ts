@@ -5,6 +5,7 @@ import type { LoopContext, LoopState } from '../engine/model/loop_kernel.ts';
 import type { BlockId, PlannedUnit, UnitOutput } from '../engine/model/work.ts';
 import type { ScheduledKernel } from '../engine/scheduler/LoopScheduler.ts';
 import type { Worker } from '../engine/workers/Worker.ts';
+import type { SharedPool } from '../streams/shared_pool.ts';
 import type { KeptChunk, KeptSnapshot, KeptTensor } from '../streams/storage_messages.ts';
 import type { ChunkData, SnapshotData } from './ContinuationKeeping.ts';
 import type { ContinuationModel, ScenePlan } from './continuation_model.ts';
@@ -12,6 +13,7 @@ import type { EncodedPlan } from './StoryRestoration.ts';
 import { conditioningOf, plansOf, samePlan, type StepRecord } from './continuation_tape.ts';
 
 export interface ReplayedChunk {
+  readonly kept: KeptChunk;
   readonly chunk: number;
   /** As computed now. */
   readonly latents: Float32Array;
@@ -54,14 +56,15 @@ export class StoryReplay {
    * @param chunks without a gap; the first is the story's first, or the one after the snapshot's window.
    * @throws {TypeError} where they aren't.
    */
-  async *run(chunks: readonly KeptChunk[], snapshot: KeptSnapshot | null): AsyncGenerator<ReplayedChunk> {
+  async *run(chunks: Iterable<KeptChunk>, snapshot: KeptSnapshot | null): AsyncGenerator<ReplayedChunk> {
     const { loops } = this.#options.model;
     const window = snapshot === null ? null : (JSON.parse(snapshot.data) as SnapshotData);
     const begins = window?.next ?? 0;
-    if (chunks[0]?.chunk !== begins) throw new TypeError(`a replay begins with chunk ${begins}, got ${chunks[0]?.chunk ?? 'none'}`);
     let video = window === null ? loops.video.initState({ firstChunk: 0 }, bindingContext(this.#options.seed)) : this.#fromSnapshot(window, snapshot!.tensors);
-    for (const [index, kept] of chunks.entries()) {
-      if (kept.chunk !== begins + index) throw new TypeError(`chunk ${begins + index} is missing`);
+    let index = -1;
+    for (const kept of chunks) {
+      index += 1;
+      if (kept.chunk !== begins + index) throw new TypeError(index === 0 ? `a replay begins with chunk ${begins}, got ${kept.chunk}` : `chunk ${begins + index} is missing`);
       const data = JSON.parse(kept.data) as ChunkData;
       if (data.write === null) video = this.#anew(video, kept.chunk);
       else if (index > 0) video = await this.#step('video', video, data.write);
@@ -75,7 +78,27 @@ export class StoryReplay {
       const [computed] = await this.#options.worker.read([loops.video.latentsOf(video)]);
       const difference = computed!.reduce((most, value, at) => Math.max(most, Math.abs(value - expected[at]!)), 0);
       const same = Buffer.from(computed!.buffer, computed!.byteOffset, computed!.byteLength).equals(Buffer.from(expected.buffer, expected.byteOffset, expected.byteLength));
-      yield { chunk: kept.chunk, latents: computed!, same, difference, seeded: data.seeded };
+      yield { kept, chunk: kept.chunk, latents: computed!, same, difference, seeded: data.seeded };
+    }
+  }
+
+  /**
+   * A frame of a replayed chunk as it was shown, RGB row by row. Frames that a chunk was made around were shown before it: they come from the latents that it
+   * was pinned to, as they are kept.
+   * @param frame within the chunk. @param video the pool that {@link REPLAY_SESSION} was attached with; one of its slots is used, and given back.
+   */
+  async picture({ kept, latents }: ReplayedChunk, frame: number, video: SharedPool): Promise<Uint8Array> {
+    const { pinnedFrames } = JSON.parse(kept.data) as ChunkData;
+    const tensor = frame < pinnedFrames ? find(kept.tensors, 'pin') : { ...find(kept.tensors, 'latents'), data: latents.slice().buffer };
+    const ctx = bindingContext(this.#options.seed);
+    const slot = video.acquire();
+    if (slot === null) throw new TypeError('a picture needs a free slot');
+    try {
+      const state = this.#options.model.loops.picture.initState({ latents: this.#put(tensor), frames: [frame], start90k: kept.start90k }, ctx);
+      await this.#run('picture', state, ctx, slot);
+      return Uint8Array.from(video.bytes(slot));
+    } finally {
+      video.release(slot);
     }
   }
 
@@ -114,20 +137,20 @@ export class StoryReplay {
     return encoded;
   }
 
-  async #run(loopId: 'video' | 'encoder', state: LoopState, ctx: LoopContext): Promise<LoopState> {
+  async #run(loopId: 'video' | 'encoder' | 'picture', state: LoopState, ctx: LoopContext, slot = 0): Promise<LoopState> {
     const { worker, modelId, kernels, model } = this.#options;
     const kind = model.loops[loopId].kind;
     const kernel = kernels.find((candidate) => candidate.kind === kind)!;
     const plan = kernel.planStep(state, ctx);
     if (plan === null) throw new TypeError(`loop ${loopId} has no step to replay`);
     const outputs: Record<string, UnitOutput> = {};
-    for (const [name, output] of Object.entries(plan.outputs)) outputs[name] = output.kind === 'block' ? { kind: 'block', block: ++this.#ids, bytes: output.bytes } : { kind: 'value' };
+    for (const [name, output] of Object.entries(plan.outputs)) outputs[name] = output.kind === 'block' ? { kind: 'block', block: ++this.#ids, bytes: output.bytes } : output.kind === 'slot' ? { kind: 'slot', pool: output.pool, slot } : { kind: 'value' };
     const unitId = ++this.#ids;
     const unit: PlannedUnit = { unitId, sessionId: SESSION, loopId, kernel: kind, modelId, plan, outputs, epoch: 0 };
     const [result] = await worker.executeWork({ batchId: unitId, modelId, component: plan.component, kernel: kind, units: [unit] });
     if (result === undefined || !result.ok) throw new Error(`replaying ${plan.component} failed: ${result?.message ?? 'no result'}`);
     const blocks = Object.fromEntries(Object.entries(outputs).flatMap(([name, output]) => (output.kind === 'block' ? [[name, output.block]] : [])));
-    const next = kernel.advance(state, unit, { blocks, slots: {}, values: result.values, next: result.next });
+    const next = kernel.advance(state, unit, { blocks, slots: Object.fromEntries(Object.entries(outputs).flatMap(([name, output]) => (output.kind === 'slot' ? [[name, output.slot]] : []))), values: result.values, next: result.next });
     worker.release(state.blocks.filter((block) => !next.blocks.includes(block)));
     return next;
   }

@@ -74,10 +74,12 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     this.demand = continuationDemand(model, mediaTime90kToMs(this.#frame90k * model.framesPerChunk), transform !== null);
   }
 
-  open({ seed, prompt, image, adapter: wished = null }: ProgramStart): ContinuationState {
+  open({ seed, prompt, image, plan: named, adapter: wished = null }: ProgramStart): ContinuationState {
     const { loops, language } = this.#model;
     const ctx = bindingContext(seed);
     const adapter = this.applied(wished);
+    if (named !== undefined && (image !== null || this.#transform !== null)) throw new SegueError('bad_request', 'a story that starts from pictures begins with what they show, not with a plan', { param: 'plan' });
+    const begun = { ...language.choose(seed), ...(named === undefined ? {} : language.fromNamed(named)) };
     if (this.#transform !== null && image !== null) throw new SegueError('bad_request', 'what a transformed video starts from is its first frame', { param: 'image' });
     // Its words change what its first frame shows; refused now where they can't be understood.
     if (this.#transform !== null && prompt !== null) language.parse(prompt);
@@ -97,7 +99,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       inFlight: null,
       writeUnder: null,
       incoming: this.#transform === null ? null : { waiting: null, like: null, encode: null, prompt, adapter },
-      talk: this.#transform !== null ? null : opening === null ? this.#firstTalk(language.choose(seed), prompt, adapter, seed) : null,
+      talk: this.#transform !== null ? null : opening === null ? this.#firstTalk(begun, prompt, adapter, seed) : null,
       narration: null,
       tape: EMPTY_TAPE,
       made: null,
@@ -186,20 +188,22 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     }
   }
 
-  redirect(state: ContinuationState, { requestId, prompt, adapter: wished, seamless, conditioningVersion, transition }: RedirectRequest, predict: Predict): BegunRedirect<ContinuationState> {
+  redirect(state: ContinuationState, { requestId, prompt, plan: named, adapter: wished, seamless, conditioningVersion, transition }: RedirectRequest, predict: Predict): BegunRedirect<ContinuationState> {
     const { opening } = state;
     const fresh = state.frames === 0 || state.scene === null;
     // What comes in is recoloured for one scene or the other: there is nothing between them.
     if (transition?.kind === 'blend' && state.incoming !== null) throw new SegueError('bad_request', 'a transformed video can’t blend: redirect or cut it', { param: 'type' });
     const mode = fresh ? 'open' : transition?.kind === 'cut' ? 'cut' : seamless ? 'seamless' : 'hard';
     const wish = { requestId, conditioningVersion, mode, adapter: this.applied(wished === undefined ? this.adapterAsked(state) : wished) } as const;
-    if (prompt === null) return this.#readapted(state, wish, predict);
+    if (prompt === null && named === undefined) return this.#readapted(state, wish, predict);
+    const given = named === undefined ? null : this.#model.language.fromNamed(named);
     const entry = opening?.encode.plan.entry ?? null;
-    const plan = state.scene?.plan ?? state.talk?.plan ?? (entry === null ? this.#model.language.choose(state.seed) : this.#model.language.planOfEntry(entry));
-    const { talk: heard, warnings } = this.#listen(plan, prompt, state.seed);
-    const talk: Talk = { ...wish, over: transition?.kind === 'blend' && !fresh ? transition.chunks : null, plan, ...heard, encoder: null };
+    const before = state.scene?.plan ?? state.talk?.plan ?? (entry === null ? this.#model.language.choose(state.seed) : this.#model.language.planOfEntry(entry));
+    const plan = { ...before, ...given };
+    const { talk: heard, warnings } = prompt === null ? { talk: this.#given(plan, state.seed), warnings: [] } : this.#listen(plan, prompt, state.seed);
+    const talk: Talk = { encoder: null, ...wish, over: transition?.kind === 'blend' && !fresh ? transition.chunks : null, plan, ...heard };
     // A new wish replaces one that nothing was shown of; narration of the old one ends here, unfinished.
-    const next = { ...state, talk, upcoming: null, narration: null, opening: opening === null ? null : { ...opening, asked: entry === null ? prompt : null } };
+    const next = { ...state, talk, upcoming: null, narration: null, opening: opening === null ? null : { ...opening, asked: entry === null ? prompt : null, given: entry === null ? given : null } };
     return { state: next, warnings };
   }
 
@@ -224,7 +228,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     const { talk, scene, opening } = state;
     return {
       ...state,
-      opening: opening === null ? null : { ...opening, asked: null },
+      opening: opening === null ? null : { ...opening, asked: null, given: null },
       talk: talk?.requestId == null ? talk : null,
       upcoming: null,
       narration: null,
@@ -371,10 +375,15 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
 
   /** What is said at the start of a story whose plan is otherwise `plan`. @throws {SegueError} `prompt_not_understood`. */
   #firstTalk(plan: ScenePlan, prompt: string | null, adapter: AppliedAdapter | null, seed: number): Talk {
-    const { loops, language } = this.#model;
     const base = { requestId: null, conditioningVersion: 0, mode: 'open', over: null, plan, adapter } as const;
     if (prompt !== null) return { ...base, ...this.#listen(plan, prompt, seed).talk, encoder: null };
-    return { ...base, edits: [], changes: {}, director: null, encoder: loops.encoder.initState({ ids: language.encode(plan) }, bindingContext(seed)) };
+    return { ...base, ...this.#given(plan, seed) };
+  }
+
+  /** A plan that nobody has to think of. */
+  #given(plan: ScenePlan, seed: number) {
+    const { loops, language } = this.#model;
+    return { edits: [], changes: {}, director: null, encoder: loops.encoder.initState({ ids: language.encode(plan) }, bindingContext(seed)), given: true } as const;
   }
 
   #openImage(bytes: SharedArrayBuffer, prompt: string | null, adapter: AppliedAdapter | null, seed: number): Opening {
@@ -382,18 +391,18 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     if (image === null) throw new SegueError('bad_request', 'this model can’t start from a picture', { param: 'image' });
     // Read later, once it is known what it changes; refused now.
     if (prompt !== null) language.parse(prompt);
-    return { encode: image.loop.initState({ image: bytes }, bindingContext(seed)), prompt, asked: null, adapter };
+    return { encode: image.loop.initState({ image: bytes }, bindingContext(seed)), prompt, asked: null, given: null, adapter };
   }
 
   /** It is known what the picture shows: words change that, and without words it is the plan. */
   #imageRead(state: ContinuationState, opening: Opening, encode: VaeTileEncodeState): Transition<ContinuationState> {
     const { language } = this.#model;
-    const plan = language.planOfEntry(encode.plan.entry!);
-    const { prompt, asked, adapter } = opening;
+    const { prompt, asked, given, adapter } = opening;
+    const plan = { ...language.planOfEntry(encode.plan.entry!), ...given };
     const first = this.#firstTalk(plan, asked ?? prompt, (state.talk ?? { adapter }).adapter, state.seed);
     const talk = state.talk === null ? first : { ...first, requestId: state.talk.requestId, conditioningVersion: state.talk.conditioningVersion };
     const decisions = [{ name: 'image.read', args: { plan: language.describe(plan) } }];
-    return { ...unchanged({ ...state, opening: { ...opening, encode, asked: null }, talk }), decisions };
+    return { ...unchanged({ ...state, opening: { ...opening, encode, asked: null, given: null }, talk }), decisions };
   }
 
   #listen(plan: ScenePlan, prompt: string, seed: number) {
@@ -428,7 +437,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   }
 
   #planText({ requestId }: Talk, plan: ScenePlan): TextOutput {
-    return { stream: 'plan', requestId, text: this.#model.language.describe(plan), complete: true };
+    return { stream: 'plan', requestId, text: this.#model.language.describe(plan), attributes: this.#model.language.named(plan), complete: true };
   }
 
   #narrated(state: ContinuationState, director: ArDecodeState): Transition<ContinuationState> {
@@ -466,7 +475,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       return { ...unchanged(shot), decisions: [{ name: 'redirect.choice', ...requestOf(talk), chunk: shot.video.plan.chunk, step: 0, args: { how: 'cut' } }] };
     }
     const { state: next, decisions, recall } = this.#choose({ ...state, talk: null }, scene, talk.mode, predict);
-    return { ...unchanged(next), decisions, ...recall };
+    return { ...unchanged(next), text: talk.given === true ? [this.#planText(talk, talk.plan)] : [], decisions, ...recall };
   }
 
   /** A scene that is wanted takes effect in the way that shows it soonest; by degrees, from the next chunk on. */

@@ -8,6 +8,7 @@ import type { VideoContinuationInput, VideoContinuationPlan, VideoContinuationSt
 import type { LoopKernel, LoopState } from '../engine/model/loop_kernel.ts';
 import type { BlockId } from '../engine/model/work.ts';
 import type { MemoryBudget } from '../engine/memory/BlockPool.ts';
+import type { NamedPlan } from '../protocol/named_plan.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { MediaFormat } from '../streams/media_time.ts';
 
@@ -98,6 +99,10 @@ export interface PromptLanguage {
   say(tokens: readonly number[]): string;
   /** The plan in words. */
   describe(plan: ScenePlan): string;
+  /** The plan by attribute, in words. */
+  named(plan: ScenePlan): NamedPlan;
+  /** The attributes that are named. @throws {SegueError} `plan_not_usable`. */
+  fromNamed(plan: NamedPlan): ScenePlan;
   /** The plan as the encoder takes it. */
   encode(plan: ScenePlan): readonly number[];
   /** Start frames that fit the plan. */

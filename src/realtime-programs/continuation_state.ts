@@ -53,6 +53,8 @@ export interface Talk {
   readonly changes: ScenePlan;
   readonly director: ArDecodeState | null;
   readonly encoder: EncoderChunkState | null;
+  /** The plan was given, not thought of: nobody has said it yet. */
+  readonly given?: true;
 }
 
 /** A picture that the story starts from, until its first frame is shown. Words wait until it is known what the picture shows: they change that. */
@@ -62,6 +64,8 @@ export interface Opening {
   readonly prompt: string | null;
   /** Prompt of a redirect that came before the picture was read. */
   readonly asked: string | null;
+  /** Attributes that such a redirect set. */
+  readonly given: ScenePlan | null;
   /** Adapter that the session was opened with. */
   readonly adapter: AppliedAdapter | null;
 }

@@ -73,6 +73,8 @@ export function driveLanguage(processor: PromptProcessor): PromptLanguage {
     },
     say: (tokens) => processor.speech(tokens),
     describe: (plan) => processor.promptText(plan),
+    named: (plan) => processor.named(plan),
+    fromNamed: (plan) => processor.fromNamed(plan),
     encode: (plan) => processor.promptIds(plan),
     bankIndex: (plan) => processor.bankIndex(plan),
     planOfEntry: (index) => processor.attributesOfEntry(index),

@@ -63,13 +63,18 @@ export class Session {
     const keeper = archive?.keeper(id, ({ media90k }) => this.#position.commit(media90k)) ?? null;
     this.#keeper = keeper;
     this.events = new SessionEventLog(clock, readerFailed(log), keeper && ((event) => keeper.event(event)));
-    this.memory = new PromptMemory(keeper && ((ordinal, turn) => keeper.turn(ordinal, turn)));
+    this.memory = new PromptMemory({
+      turn: (ordinal, turn) => keeper?.turn(ordinal, turn),
+      turns: (changes) => keeper?.turns(changes),
+      condensed: (turn, { standsFor }) => this.events.append('memory.condensed', { turn, standsFor }),
+    });
     if (returning !== null) {
       const { epoch, position90k, events, turns } = returning.from;
       this.words.restoreEpoch(epoch);
       this.#position.restore(position90k);
       this.events.restore(events);
       this.memory.restore(turns);
+      this.memory.rewind(position90k);
     }
     this.#status = new SessionStatus(() => this.#onMoved());
     this.#connections = new SessionConnections({ sessionId: id, media, clock, log, onPresence: () => this.#flow.presence(this.#connections.present) });
@@ -145,7 +150,11 @@ export class Session {
     if (this.state !== 'created') return this.#opened.promise;
     this.#keep();
     this.#status.move('open');
-    if (this.#options.returning === null) this.memory.append({ requestId: null, prompt: this.#options.prompt, adapter: this.#options.adapter ?? null, at: this.#report.createdAt, presented90k: 0, epoch: this.words.epoch });
+    const { returning, prompt, adapter = null, memory = [] } = this.#options;
+    if (returning === null) {
+      if (memory.length > 0) this.memory.import(memory, null);
+      this.memory.append({ requestId: null, prompt: prompt ?? this.memory.prompt, adapter, at: this.#report.createdAt, presented90k: 0, epoch: this.words.epoch, from90k: 0 });
+    }
     this.#reservation.request();
     return this.#opened.promise;
   }
@@ -204,6 +213,7 @@ export class Session {
       case 'media.position':
         if (message.epoch !== this.words.epoch || this.#status.ending) return;
         this.#position.report(message.sent90k, message.presented90k);
+        this.memory.present(message.presented90k);
         return this.#report.tellPosition();
       case 'media.flowing':
         this.events.append('media.flowing', { epoch: message.epoch, media90k: message.media90k });
@@ -311,9 +321,9 @@ export class Session {
 
   /** Written down when it opens: what it was created with. */
   #keep(): void {
-    const { id, program, seed, prompt, image, tenant, stamp, endsOnLeave, limits, archive } = this.#options;
+    const { id, program, seed, prompt, image, plan = null, tenant, stamp, endsOnLeave, limits, archive } = this.#options;
     if (archive === null || this.#keeper === null) return;
-    const options: KeptOptions = { tenant, stamp, endsOnLeave, idleMs: limits.idleMs, orphanMs: limits.orphanMs };
+    const options: KeptOptions = { tenant, stamp, endsOnLeave, idleMs: limits.idleMs, orphanMs: limits.orphanMs, ...(plan === null ? {} : { plan }) };
     this.#keeper.created({ sessionId: id, createdAt: this.#report.createdAt, program, seed, prompt, image, fingerprint: archive.fingerprint, options: JSON.stringify(options) });
   }
 

@@ -89,6 +89,7 @@ export class SessionConversation {
   onAnswer(message: AnswerMessage): void {
     switch (message.type) {
       case 'request.applied':
+        this.#parts.memory.shown(message.requestId, message.media90k);
         return this.#requests.onApplied(message);
       case 'request.superseded':
         return this.#requests.onSuperseded(message.requestId, message.by);
@@ -118,7 +119,7 @@ export class SessionConversation {
     const { words, connections, events, memory } = this.#parts;
     if (message.epoch !== words.epoch) return;
     const told = this.#captions.take(message);
-    memory.write(message.requestId, message.stream, this.#captions.textOf(message.stream));
+    memory.write(message.requestId, message.stream, this.#captions.textOf(message.stream), message.attributes);
     connections.broadcast('state', told);
     const { type, ...body } = told;
     events.append(type, body);
@@ -213,11 +214,15 @@ export class SessionConversation {
   #onAccepted(request: SessionRequest, entry: LedgerEntry, conditioningVersion: number, held90k: number | null): void {
     const { position, flow, memory, keeper } = this.#parts;
     // What fences also rewinds: the positions go back to what was seen.
-    if (held90k !== null) position.rewindTo(held90k);
+    if (held90k !== null) {
+      position.rewindTo(held90k);
+      memory.rewind(held90k);
+    }
     if (asksForScene(request)) {
       // What a cut or a blend doesn't name stays as it was last asked for: so does the engine.
       const adapter = request.type === 'redirect' ? adapterWish(request.adapter, this.#options.card.adapters ?? []) : undefined;
-      memory.append({ requestId: entry.id, prompt: request.prompt, adapter, at: new Date().toISOString(), presented90k: position.presented90k, epoch: entry.epoch });
+      const prompt = request.type === 'redirect' && request.plan !== undefined ? (request.prompt ?? null) : request.prompt;
+      memory.append({ requestId: entry.id, prompt, adapter, at: new Date().toISOString(), presented90k: position.presented90k, epoch: entry.epoch });
     }
     // Behind its turn, so that whoever finds the one finds the other.
     if (keeper !== null) {

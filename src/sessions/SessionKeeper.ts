@@ -59,6 +59,14 @@ export class SessionKeeper {
     this.#turnTimer ??= clock.schedule(clock.now() + TURN_INTERVAL_MS, () => this.#writeTurns());
   }
 
+  /** Several turns at once; null: gone. */
+  turns(changes: readonly { readonly ordinal: number; readonly turn: Turn | null }[]): void {
+    if (this.#closed) return;
+    for (const { ordinal } of changes) this.#turns.delete(ordinal);
+    this.#lastTurn = changes.reduce((last, { ordinal }) => Math.max(last, ordinal), this.#lastTurn);
+    this.#write({ type: 'turns', sessionId: this.#options.sessionId, turns: changes.map(({ ordinal, turn }) => ({ ordinal, turn: turn === null ? null : JSON.stringify(turn) })) });
+  }
+
   ended(reason: string): void {
     this.#writeTurns();
     this.#write({ type: 'ended', sessionId: this.#options.sessionId, reason });

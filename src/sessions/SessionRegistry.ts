@@ -4,11 +4,14 @@ import type { Clock } from '../observe/clock.ts';
 import type { Logger } from '../observe/log.ts';
 import { SegueError } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
+import type { MemoryImport, MemoryView } from '../protocol/prompt_memory.ts';
 import type { SessionView } from '../protocol/rest.ts';
-import { adapterInForce, type AdapterInForce, type SessionAdapter } from '../protocol/session_adapter.ts';
+import { adapterInForce, type SessionAdapter } from '../protocol/session_adapter.ts';
 import type { EngineCard, EngineToControl, MediaToControl } from '../streams/messages.ts';
 import { AdmissionQueue, type QueuePlace } from './AdmissionQueue.ts';
 import { DormantSessions } from './DormantSessions.ts';
+import { liveMemory, memoryView, seedOf } from './memory_changes.ts';
+import { BLANK_TURN } from './memory_turn.ts';
 import type { EnginePort, MediaPort, PromptReader } from './ports.ts';
 import { Session } from './Session.ts';
 import type { SessionArchive } from './SessionArchive.ts';
@@ -46,6 +49,8 @@ export interface SessionWish {
   /** RGB of the model's size: the story starts from it. */
   readonly image?: SharedArrayBuffer | undefined;
   readonly adapter?: SessionAdapter | undefined;
+  /** Turns of another session: the story begins with what was in force in it. */
+  readonly memory?: MemoryImport | undefined;
   readonly seed?: number | undefined;
   readonly limits?: { readonly idleMs?: number | undefined; readonly orphanMs?: number | undefined } | undefined;
   readonly ticket?: string | undefined;
@@ -59,6 +64,9 @@ interface EndedSession {
   readonly view: SessionView;
   readonly events: SessionEventLog;
 }
+
+/** What a session opens with. */
+type Beginning = Pick<Required<SessionOptions>, 'prompt' | 'adapter' | 'plan' | 'memory'>;
 
 /** Ended sessions that can still be asked about; the oldest is forgotten beyond that. */
 export const MAX_ENDED = 128;
@@ -109,7 +117,7 @@ export class SessionRegistry {
   /**
    * Opens a session, or throws at_capacity with a place in the queue. Whoever waits goes first: a newcomer without a ticket is tried only
    * when there are more free places than people in line.
-   * Errors: draining, model_not_found, program_not_found, adapter_not_usable, prompt_not_understood, at_capacity, engine_unavailable, timed_out.
+   * Errors: draining, model_not_found, program_not_found, adapter_not_usable, plan_not_usable, prompt_not_understood, at_capacity, engine_unavailable, timed_out.
    */
   async create(wish: SessionWish): Promise<Session> {
     const { card, programs, prompts } = this.#options;
@@ -117,14 +125,23 @@ export class SessionRegistry {
     if (wish.model !== undefined && wish.model !== card.modelId) throw new SegueError('model_not_found', `model ${wish.model} is not served here; it has ${card.modelId}`, { param: 'model' });
     const program = wish.program ?? programs[0];
     if (program === undefined || !programs.includes(program)) throw new SegueError('program_not_found', `program ${program ?? ''} is not served here; it has ${programs.join(', ')}`, { param: 'program' });
-    const adapter = wish.adapter === undefined ? null : adapterInForce(wish.adapter, card.adapters ?? []);
-    const promptWarnings = wish.prompt === undefined ? [] : prompts.read(wish.prompt);
+    if (wish.memory !== undefined && wish.image !== undefined) throw new SegueError('bad_request', 'a picture says what the story begins with, and so does a memory: one of them', { param: 'memory' });
+    const seeded = wish.memory === undefined ? null : seedOf(wish.memory, wish.prompt);
+    const wished = wish.adapter ?? seeded?.opening.adapter ?? null;
+    const begin: Beginning = {
+      prompt: seeded === null ? (wish.prompt ?? null) : seeded.opening.prompt,
+      adapter: wished === null ? null : adapterInForce(wished, card.adapters ?? []),
+      plan: seeded?.opening.attributes ?? null,
+      memory: seeded?.turns ?? [],
+    };
+    if (begin.plan !== null) prompts.readPlan(begin.plan);
+    const promptWarnings = begin.prompt === null ? [] : prompts.read(begin.prompt);
     const held = wish.ticket === undefined ? null : this.queue.find(wish.ticket);
     const line = held ? held.position : this.queue.length + 1;
     if (line > 1 && line > this.#free) throw this.#atCapacity(held);
     if (held && !this.queue.beginTry(held.ticket)) throw this.#atCapacity(held);
     try {
-      const session = await this.#open(wish, program, adapter, promptWarnings);
+      const session = await this.#open(wish, program, begin, promptWarnings);
       if (held) this.queue.leave(held.ticket);
       return session;
     } catch (error) {
@@ -184,6 +201,14 @@ export class SessionRegistry {
     throw new SegueError('session_not_found', `no session ${id.slice(0, 64)}`);
   }
 
+  /** The prompt memory of a session, live or kept. Rejects with session_not_found, session_closed where nothing is kept of it, timed_out. */
+  async memory(id: string): Promise<MemoryView> {
+    const live = this.#sessions.get(id);
+    if (live !== undefined) return liveMemory(live);
+    const world = (await this.#archive?.load(id)) ?? null;
+    return world === null ? liveMemory(this.get(id)) : memoryView(id, readReturn(world).turns.map(({ ordinal, turn }) => ({ ordinal, turn: { ...BLANK_TURN, ...turn } })));
+  }
+
   /** Also of a session that has ended. Throws session_not_found. */
   view(id: string): SessionView {
     return this.#sessions.get(id)?.view ?? this.#dormant.view(id) ?? this.#lookUpEnded(id).view;
@@ -239,14 +264,13 @@ export class SessionRegistry {
     return Math.min(this.#options.card.maxSessions, this.#options.maxSessions) - this.#sessions.size;
   }
 
-  #open(wish: SessionWish, program: string, adapter: AdapterInForce | null, promptWarnings: readonly PromptWarning[]): Promise<Session> {
+  #open(wish: SessionWish, program: string, begin: Beginning, promptWarnings: readonly PromptWarning[]): Promise<Session> {
     return this.#openSession({
       id: createId('ses'),
       program,
       seed: wish.seed ?? randomInt(0x7fffffff),
-      prompt: wish.prompt ?? null,
       image: wish.image ?? null,
-      adapter,
+      ...begin,
       promptWarnings,
       tenant: wish.tenant,
       stamp: wish.stamp === true,
@@ -266,13 +290,14 @@ export class SessionRegistry {
     }
     const { program, seed, prompt, image } = world.session;
     const from = readReturn(world);
-    const { tenant, stamp, endsOnLeave, idleMs, orphanMs } = from.options;
+    const { tenant, stamp, endsOnLeave, idleMs, orphanMs, plan = null } = from.options;
     const session = await this.#openSession({
       id,
       program,
       seed,
       prompt,
       image: image === null || image instanceof SharedArrayBuffer ? image : null,
+      plan,
       promptWarnings: [],
       tenant,
       stamp,

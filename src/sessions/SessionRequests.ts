@@ -186,10 +186,13 @@ export class SessionRequests {
     this.#accept(message, request, warnings);
   }
 
-  /** What of a prompt has no effect. Throws prompt_not_understood, adapter_not_usable. */
+  /** What of a prompt has no effect. Throws prompt_not_understood, plan_not_usable, adapter_not_usable. */
   #warningsOf(request: SessionRequest): readonly PromptWarning[] {
     if (!asksForScene(request)) return [];
-    if (request.type === 'redirect') adapterWish(request.adapter, this.#host.adapters);
+    if (request.type === 'redirect') {
+      adapterWish(request.adapter, this.#host.adapters);
+      if (request.plan !== undefined) this.#host.prompts.readPlan(request.plan);
+    }
     return request.prompt === undefined ? [] : this.#host.prompts.read(request.prompt);
   }
 
@@ -271,7 +274,7 @@ function engineRequest(request: SessionRequest, adapters: readonly AdapterOffer[
       return { request: 'interrupt', presented90k };
     case 'redirect': {
       const adapter = adapterWish(request.adapter, adapters);
-      return { request: 'redirect', prompt: request.prompt ?? null, ...(adapter === undefined ? {} : { adapter }), seamless: request.seamless === true, presented90k };
+      return { request: 'redirect', prompt: request.prompt ?? null, ...(request.plan === undefined ? {} : { plan: request.plan }), ...(adapter === undefined ? {} : { adapter }), seamless: request.seamless === true, presented90k };
     }
     case 'cut':
       return { request: 'cut', prompt: request.prompt, presented90k };

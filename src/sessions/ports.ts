@@ -1,3 +1,4 @@
+import type { NamedPlan } from '../protocol/named_plan.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { ControlToEngine, ControlToMedia } from '../streams/messages.ts';
 import type { ToStorage } from '../streams/storage_messages.ts';
@@ -25,6 +26,8 @@ export interface PromptReader {
    * @throws {SegueError} prompt_not_understood
    */
   read(prompt: string): readonly PromptWarning[];
+  /** @throws {SegueError} plan_not_usable */
+  readPlan(plan: NamedPlan): void;
 }
 
 /** What the bearer of a client token may do in a session: steer it, speak to it, watch it. */

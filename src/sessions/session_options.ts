@@ -1,9 +1,11 @@
 import type { Clock } from '../observe/clock.ts';
 import type { Logger } from '../observe/log.ts';
+import type { NamedPlan } from '../protocol/named_plan.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { AdapterInForce } from '../protocol/session_adapter.ts';
 import type { EngineCard } from '../streams/messages.ts';
 import type { KeptStory } from '../streams/storage_messages.ts';
+import type { Turn } from './memory_turn.ts';
 import type { EnginePort, MediaPort, PromptReader } from './ports.ts';
 import type { SessionArchive } from './SessionArchive.ts';
 import type { SessionReturn } from './session_return.ts';
@@ -26,6 +28,10 @@ export interface SessionOptions {
   /** RGB of a picture that the story starts from, of the model's size. */
   readonly image: SharedArrayBuffer | null;
   readonly adapter?: AdapterInForce | null;
+  /** Attributes that the story begins with; `prompt` edits them. */
+  readonly plan?: NamedPlan | null;
+  /** Turns of another session that it goes on from. */
+  readonly memory?: readonly Turn[];
   /** What of `prompt` has no effect. */
   readonly promptWarnings: readonly PromptWarning[];
   readonly tenant: string;

@@ -1,8 +1,9 @@
 /** A session as it was kept, read for opening it again. */
 import { asksForScene, type SessionRequest } from '../protocol/channel.ts';
+import type { NamedPlan } from '../protocol/named_plan.ts';
 import type { MediaTime90k } from '../streams/media_time.ts';
 import type { KeptWorld } from '../streams/storage_messages.ts';
-import type { Turn } from './PromptMemory.ts';
+import type { NumberedTurn, Turn } from './memory_turn.ts';
 import { MAX_OPEN, type LedgerEntry, type RequestAnswer, type RequestKind } from './RequestLedger.ts';
 import type { SessionEvent } from './SessionEventLog.ts';
 
@@ -13,6 +14,8 @@ export interface KeptOptions {
   readonly endsOnLeave: boolean;
   readonly idleMs: number;
   readonly orphanMs: number;
+  /** What it began with, where a memory said it. */
+  readonly plan?: NamedPlan;
 }
 
 export interface ReturnedRequest {
@@ -26,7 +29,7 @@ export interface SessionReturn {
   readonly createdAt: string;
   readonly options: KeptOptions;
   readonly events: readonly SessionEvent[];
-  readonly turns: readonly { readonly ordinal: number; readonly turn: Turn }[];
+  readonly turns: readonly NumberedTurn[];
   readonly requests: readonly ReturnedRequest[];
   /** Higher than any that was in force: whoever still has media of an old one knows it for old. */
   readonly epoch: number;

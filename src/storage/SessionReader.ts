@@ -15,6 +15,8 @@ const QUERIES = {
   last: 'SELECT max(chunk) AS chunk FROM chunks WHERE session = ?',
   chunks: 'SELECT * FROM chunks WHERE session = ? AND chunk BETWEEN ? AND ? ORDER BY chunk DESC',
   snapshots: 'SELECT chunk, data FROM snapshots WHERE session = ? AND chunk <= ? ORDER BY chunk DESC LIMIT 1',
+  chunkNumbers: 'SELECT chunk FROM chunks WHERE session = ? ORDER BY chunk',
+  snapshotHeads: 'SELECT chunk, data FROM snapshots WHERE session = ? ORDER BY chunk',
   tensors: 'SELECT name, dims, data FROM tensors WHERE session = ? AND owner = ? AND chunk = ? ORDER BY rowid',
 } as const;
 
@@ -82,6 +84,14 @@ export class SessionReader {
   /** Chunks `from` to `to`, both included, as far as they are there. */
   chunks(sessionId: string, from: number, to: number): KeptChunk[] {
     return (this.#queries.chunks.all(sessionId, from, to) as Row[]).reverse().map((row) => this.#chunk(sessionId, row));
+  }
+
+  /** Of what a story is kept: numbers of its chunks, and its snapshots without their tensors; oldest first. */
+  extent(sessionId: string): { readonly chunks: readonly number[]; readonly snapshots: readonly Pick<KeptSnapshot, 'chunk' | 'data'>[] } {
+    return {
+      chunks: (this.#queries.chunkNumbers.all(sessionId) as { chunk: number }[]).map(({ chunk }) => chunk),
+      snapshots: (this.#queries.snapshotHeads.all(sessionId) as { chunk: number; data: string }[]).map(({ chunk, data }) => ({ chunk, data })),
+    };
   }
 
   /** The newest snapshot at or before a chunk. */

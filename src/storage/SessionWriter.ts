@@ -10,6 +10,7 @@ const INSERTS = {
     VALUES (?1, ?2, (SELECT coalesce(max(ordinal), 0) + 1 FROM requests WHERE session = ?1), ?3, ?4, ?5, ?6, ?7, ?8)
     ON CONFLICT (session, id) DO UPDATE SET answers = excluded.answers, done = excluded.done`,
   turn: 'INSERT OR REPLACE INTO turns (session, ordinal, turn) VALUES (?, ?, ?)',
+  dropTurn: 'DELETE FROM turns WHERE session = ? AND ordinal = ?',
   chunk: 'INSERT OR REPLACE INTO chunks (session, chunk, start_90k, end_90k, epoch, conditioning_version, data, bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
   snapshot: 'INSERT OR REPLACE INTO snapshots (session, chunk, data, bytes) VALUES (?, ?, ?, ?)',
   tensor: 'INSERT INTO tensors (session, owner, chunk, name, dims, data) VALUES (?, ?, ?, ?, ?, ?)',
@@ -69,7 +70,7 @@ export class SessionWriter {
   }
 
   #write(write: StorageWrite, sessionId: string, nowMs: number): void {
-    const { session, event, request, turn, chunk, snapshot, ended } = this.#statements;
+    const { session, event, request, turn, dropTurn, chunk, snapshot, ended } = this.#statements;
     switch (write.type) {
       case 'session': {
         const { createdAt, program, seed, prompt, image, fingerprint, options } = write.session;
@@ -88,6 +89,12 @@ export class SessionWriter {
       }
       case 'turn':
         turn.run(sessionId, write.turn.ordinal, write.turn.turn);
+        return;
+      case 'turns':
+        for (const { ordinal, turn: text } of write.turns) {
+          if (text === null) dropTurn.run(sessionId, ordinal);
+          else turn.run(sessionId, ordinal, text);
+        }
         return;
       case 'chunk': {
         const { start90k, end90k, epoch, conditioningVersion, data, tensors } = write.chunk;

@@ -1,13 +1,15 @@
 import { existsSync, mkdirSync, renameSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { migrate } from './schema.ts';
+import { checkVersion, migrate } from './schema.ts';
 import { isBusy, isDamage, StorageError } from './StorageError.ts';
 
 export const FILE_NAME = 'segue.db';
 
 /** A file up to this size is checked page by page at the start: a fraction of a second. A larger one is checked where it is read. */
 const CHECKED_BYTES = 64 * 1024 * 1024;
+/** A server that only starts or ends has let go of it by then. */
+const READ_BUSY_MS = 1_000;
 /** For a process that is just ending to let go of it. */
 const BUSY_MS = 3_000;
 
@@ -41,6 +43,26 @@ export function openDatabase(directory: string, nowMs: number = Date.now()): Ope
     const damaged = `${file}.damaged-${nowMs}`;
     for (const suffix of ['', '-wal', '-shm']) if (existsSync(file + suffix)) renameSync(file + suffix, damaged + suffix);
     return { database: openFile(file), file, damaged };
+  }
+}
+
+/**
+ * Opens the database of a data directory to read it, also one that a killed server left. Changes nothing in it.
+ * @throws {StorageError} where there is none, a server has it, or it isn't of this version.
+ */
+export function readDatabase(directory: string): DatabaseSync {
+  const file = join(directory, FILE_NAME);
+  if (!existsSync(file)) throw new StorageError(`no ${file}: storage.directory is where a server keeps its sessions`);
+  let database: DatabaseSync | null = null;
+  try {
+    database = new DatabaseSync(file, { readOnly: true, timeout: READ_BUSY_MS });
+    checkVersion(database, file);
+    return database;
+  } catch (error) {
+    database?.close();
+    if (error instanceof StorageError) throw error;
+    if (isBusy(error)) throw new StorageError(`${file} is in use by a running server, which reads and writes it alone: stop it first, or read a copy`, { cause: error });
+    throw new StorageError(`${file} can't be read (${error instanceof Error ? error.message : String(error)})`, { cause: error });
   }
 }
 

@@ -80,6 +80,13 @@ export function migrate(database: DatabaseSync, file: string): void {
   }
 }
 
+/** @throws {StorageError} for a file that {@link migrate} hasn't brought to this version. */
+export function checkVersion(database: DatabaseSync, file: string): void {
+  if (pragma(database, 'application_id') !== APPLICATION_ID) throw new StorageError(`${file} is a database of another program`);
+  const version = pragma(database, 'user_version');
+  if (version !== SCHEMA_VERSION) throw new StorageError(`${file} has schema ${version}, this version reads ${SCHEMA_VERSION}: ${version < SCHEMA_VERSION ? 'start the server on it once' : 'use the version that wrote it'}`);
+}
+
 function pragma(database: DatabaseSync, name: string): number {
   return (database.prepare(`PRAGMA ${name}`).get() as Record<string, number>)[name]!;
 }

@@ -9,6 +9,7 @@ import type { KeptStory } from './storage_messages.ts';
 import type { AppliedHow } from '../protocol/applied_how.ts';
 import type { ErrorBody } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
+import type { NamedPlan } from '../protocol/named_plan.ts';
 import type { AdapterInForce, AdapterOffer } from '../protocol/session_adapter.ts';
 
 export type { AppliedHow };
@@ -34,6 +35,8 @@ export type ControlToEngine =
       readonly image: SharedArrayBuffer | null;
       /** Adapter from the first generated chunk on. */
       readonly adapter?: AdapterInForce | null;
+      /** What the story begins with where nothing else says so: attributes by name. A prompt edits them. */
+      readonly plan?: NamedPlan;
       readonly channels: SessionChannels;
       /** Scheduling class of the session: who shares a reserve. */
       readonly tenant: string;
@@ -64,10 +67,10 @@ export type EngineRequest = {
 } & (
   | { readonly request: 'interrupt'; readonly presented90k: MediaTime90k }
   /**
-   * `seamless` does not fence: old frames flow until the new ones are there, and nothing is rewound. Prompt (null) and adapter (undefined) may be left
-   * as they were last asked for, but not both.
+   * `seamless` does not fence: old frames flow until the new ones are there, and nothing is rewound. Prompt (null), plan and adapter (undefined) may be left
+   * as they were last asked for, but not all. A plan sets attributes by name; a prompt beside it edits what they make.
    */
-  | { readonly request: 'redirect'; readonly prompt: string | null; readonly adapter?: AdapterInForce | null; readonly seamless: boolean; readonly presented90k: MediaTime90k }
+  | { readonly request: 'redirect'; readonly prompt: string | null; readonly plan?: NamedPlan; readonly adapter?: AdapterInForce | null; readonly seamless: boolean; readonly presented90k: MediaTime90k }
   /** As a redirect that fences, without the picture that came before. */
   | { readonly request: 'cut'; readonly prompt: string; readonly presented90k: MediaTime90k }
   /** As a seamless redirect, by degrees over so many chunks. */
@@ -122,6 +125,8 @@ export type EngineToControl =
       readonly requestId: string | null;
       readonly stream: 'plan' | 'narration';
       readonly text: string;
+      /** Of a plan: the same by attribute name. */
+      readonly attributes?: NamedPlan;
       readonly complete: boolean;
       readonly epoch: number;
     }

@@ -128,6 +128,8 @@ export type StorageWrite =
   | { readonly type: 'event'; readonly sessionId: string; readonly event: KeptEvent }
   | { readonly type: 'request'; readonly sessionId: string; readonly request: KeptRequest }
   | { readonly type: 'turn'; readonly sessionId: string; readonly turn: KeptTurn }
+  /** As a whole or not at all; null: the turn is gone. */
+  | { readonly type: 'turns'; readonly sessionId: string; readonly turns: readonly { readonly ordinal: number; readonly turn: KeptData | null }[] }
   | { readonly type: 'chunk'; readonly sessionId: string; readonly chunk: KeptChunk }
   | { readonly type: 'snapshot'; readonly sessionId: string; readonly snapshot: KeptSnapshot }
   | { readonly type: 'ended'; readonly sessionId: string; readonly reason: string }
@@ -174,6 +176,8 @@ export function writeBytes(write: StorageWrite): number {
       return 2 * (write.request.body.length + write.request.answers.length) + 128;
     case 'turn':
       return 2 * write.turn.turn.length + 64;
+    case 'turns':
+      return write.turns.reduce((sum, { turn }) => sum + 2 * (turn?.length ?? 0) + 64, 0);
     case 'chunk':
       return tensorBytes(write.chunk.tensors) + 2 * write.chunk.data.length + 128;
     case 'snapshot':

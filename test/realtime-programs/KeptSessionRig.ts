@@ -25,6 +25,8 @@ export class KeptSessionRig {
   loaded!: LoadedModel;
   readonly messages: EngineToControl[] = [];
   readonly frames: MediaChunk[] = [];
+  /** RGB of each frame as it was emitted last, by its media time. */
+  readonly pictures = new Map<number, Uint8Array>();
   chunks: KeptChunk[] = [];
   snapshots: KeptSnapshot[] = [];
   core!: EngineCore;
@@ -126,6 +128,7 @@ export class KeptSessionRig {
 
   #play(event: MediaEvent): void {
     if (event.type !== 'media.chunk') return;
+    if (event.kind === 'video' && event.epoch === this.words.epoch) this.pictures.set(event.start90k, Uint8Array.from(this.#video.bytes(event.slot)));
     (event.kind === 'video' ? this.#video : this.#audio).release(event.slot);
     if (event.kind !== 'video' || event.epoch !== this.words.epoch) return;
     const first = this.frames.at(-1)?.epoch !== event.epoch || this.words.anchor === null;

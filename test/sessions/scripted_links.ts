@@ -19,11 +19,15 @@ export const CARD: EngineCard = {
   adapters: [{ id: 'noir', title: 'Noir' }, { id: 'glow', title: 'Glow' }],
 };
 
-/** Understands everything but `qwertz`, and passes over `unicorns`. */
+/** Understands everything but `qwertz`, and passes over `unicorns`; knows attributes `place` and `time`. */
 export const PROMPTS: PromptReader = {
   read: (prompt) => {
     if (prompt.includes('qwertz')) throw new SegueError('prompt_not_understood', 'nothing in this prompt is known', { param: 'prompt' });
     return prompt.includes('unicorns') ? [{ code: 'unknown_words', words: ['unicorns'], message: 'Not known: unicorns.' }] : [];
+  },
+  readPlan: (plan) => {
+    const unknown = Object.keys(plan).find((name) => name !== 'place' && name !== 'time');
+    if (unknown !== undefined) throw new SegueError('plan_not_usable', `no attribute ${unknown}`, { param: `plan.${unknown}` });
   },
 };
 

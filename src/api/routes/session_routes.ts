@@ -9,7 +9,7 @@ import { ROLES, type Role } from '../../sessions/ports.ts';
 import type { SessionWish } from '../../sessions/SessionRegistry.ts';
 import { createId } from '../../sessions/session_ids.ts';
 import type { ApiContext } from '../ApiContext.ts';
-import { BlendBody, CutBody, ERROR_RESPONSES, FlowBody, InputBody, InterruptBody, MemoryView, RedirectBody, SessionPath, TokenAnswer, TokenRequest, WaitQuery } from '../route_schemas.ts';
+import { BlendBody, CutBody, ERROR_RESPONSES, FlowBody, InputBody, InterruptBody, RedirectBody, SessionPath, TokenAnswer, TokenRequest, WaitQuery } from '../route_schemas.ts';
 import { TokenBucket } from '../TokenBucket.ts';
 
 /** Requests by REST, per session: well under what the media thread takes from one sender, so that it never refuses one unheard. */
@@ -53,11 +53,6 @@ export function sessionRoutes(fastify: FastifyInstance, context: ApiContext): vo
   }));
 
   app.get('/v1/sessions/:id', { config: { access: { session: 'watch' } }, schema: { summary: 'Read a session', tags: ['sessions'], params: SessionPath, response: { 200: SessionView, ...ERROR_RESPONSES } } }, async (request) => registry.view(request.params.id));
-
-  app.get('/v1/sessions/:id/memory', { config: { access: { session: 'watch' } }, schema: { summary: 'Read the prompt memory', tags: ['sessions'], params: SessionPath, response: { 200: MemoryView, ...ERROR_RESPONSES } } }, async (request) => {
-    const { memory } = registry.get(request.params.id);
-    return { turns: memory.turns.map((turn) => ({ ...turn })), dropped: memory.dropped };
-  });
 
   app.delete('/v1/sessions/:id', { config: { access: { session: 'drive' } }, schema: { summary: 'Close a session, and delete what is kept of it', tags: ['sessions'], params: SessionPath, response: { 200: SessionView, ...ERROR_RESPONSES } } }, async (request) => {
     return registry.remove(request.params.id, 'closed by the API');

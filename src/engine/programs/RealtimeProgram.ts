@@ -1,4 +1,5 @@
 import type { PromptWarning } from '../../protocol/prompt_warning.ts';
+import type { NamedPlan } from '../../protocol/named_plan.ts';
 import type { AdapterInForce, AdapterOffer } from '../../protocol/session_adapter.ts';
 import type { AppliedAdapter, Conditioning, LoopState, StepOutputs } from '../model/loop_kernel.ts';
 import type { BlockId } from '../model/work.ts';
@@ -40,7 +41,7 @@ export interface RealtimeProgram<State extends ProgramState = ProgramState> {
   /** Absent where nothing can be worked on before it is asked for. */
   readonly speculation?: SpeculativeProgram<State>;
 
-  /** @throws {SegueError} `prompt_not_understood`; `adapter_not_usable`; `bad_request` for a picture that the model can't start from. */
+  /** @throws {SegueError} `prompt_not_understood`; `plan_not_usable`; `adapter_not_usable`; `bad_request` for a picture that the model can't start from. */
   open(start: ProgramStart): State;
   /** No chunk is in flight: the next media step begins one. */
   betweenChunks(state: State): boolean;
@@ -50,7 +51,7 @@ export interface RealtimeProgram<State extends ProgramState = ProgramState> {
   current(state: State, loopId: string): LoopState | null;
   /** What follows from a committed step. `stepped` is the loop's state after it. */
   advance(state: State, step: CommittedStep, predict: Predict): Transition<State>;
-  /** @throws {SegueError} `prompt_not_understood`, `adapter_not_usable`: the state is as before then. */
+  /** @throws {SegueError} `prompt_not_understood`, `plan_not_usable`, `adapter_not_usable`: the state is as before then. */
   redirect(state: State, request: RedirectRequest, predict: Predict): BegunRedirect<State>;
   /** The adapter that was last asked for: what a redirect that names none keeps, also where nothing of it was shown yet. */
   adapterAsked(state: State): AdapterInForce | null;
@@ -83,6 +84,8 @@ export interface ProgramStart {
   readonly prompt: string | null;
   /** RGB of a picture that the story starts from, `format.width × format.height`, row by row. */
   readonly image: SharedArrayBuffer | null;
+  /** Attributes that the story begins with, by name; those that it lacks, and all where it is absent, are the model's choice. A prompt edits them. */
+  readonly plan?: NamedPlan;
   readonly adapter?: AdapterInForce | null;
 }
 
@@ -90,6 +93,8 @@ export interface RedirectRequest {
   readonly requestId: string;
   /** Null: as it was last asked for. */
   readonly prompt: string | null;
+  /** Attributes by name that are set, before the prompt edits them. */
+  readonly plan?: NamedPlan;
   /** Null: none. Absent: as it was last asked for. */
   readonly adapter?: AdapterInForce | null;
   readonly seamless: boolean;
@@ -169,6 +174,8 @@ export interface TextOutput {
   readonly stream: 'plan' | 'narration';
   readonly requestId: string | null;
   readonly text: string;
+  /** Of a plan: the same by attribute name. */
+  readonly attributes?: NamedPlan;
   readonly complete: boolean;
 }
 

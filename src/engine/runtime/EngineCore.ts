@@ -222,7 +222,7 @@ export class EngineCore {
   // ---------------------------------------------------------------- sessions
 
   #open(message: Extract<ControlToEngine, { type: 'session.open' }>): void {
-    const { sessionId, model, program: name, seed, prompt, image, adapter = null, channels, story = null } = message;
+    const { sessionId, model, program: name, seed, prompt, image, adapter = null, plan, channels, story = null } = message;
     const refuse = (error: SegueError): void => this.#deps.toControl({ type: 'session.refused', sessionId, error: error.toBody() });
     const program = this.#deps.programs[name];
     if (this.#draining) return refuse(new SegueError('draining', 'the server is being stopped'));
@@ -246,7 +246,7 @@ export class EngineCore {
       let resumed: ResumedStory | null = null;
       try {
         resumed = story === null ? null : resumeStory(story, { sessionId, program, seed, device });
-        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, channels, device, grant: admission.grant, resumed }, this.#sessionDependencies());
+        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), channels, device, grant: admission.grant, resumed }, this.#sessionDependencies());
       } catch (error) {
         resumed?.settle();
         admission.grant.release();

@@ -1,5 +1,6 @@
 import type { Clock, Timer } from '../../observe/clock.ts';
 import { SegueError } from '../../protocol/errors.ts';
+import type { NamedPlan } from '../../protocol/named_plan.ts';
 import type { AdapterInForce } from '../../protocol/session_adapter.ts';
 import type { AppliedHow, EngineRequest, EngineToControl, SessionChannels, TraceEvent } from '../../streams/messages.ts';
 import type { MediaEvent } from '../../streams/media_events.ts';
@@ -63,6 +64,7 @@ export interface SessionOpening {
   readonly prompt: string | null;
   readonly image: SharedArrayBuffer | null;
   readonly adapter: AdapterInForce | null;
+  readonly plan?: NamedPlan;
   readonly channels: SessionChannels;
   readonly device: Device<WorkSource>;
   readonly grant: AdmissionGrant;
@@ -122,8 +124,8 @@ export class EngineSession implements WorkSource {
   readonly #resumed: ResumedStory | null;
   #speculation: Speculation | null = null;
 
-  constructor({ sessionId, program, seed, prompt, image, adapter, channels, device, grant, resumed }: SessionOpening, deps: SessionDependencies) {
-    const initial = resumed?.initial ?? program.open({ seed, prompt, image, adapter });
+  constructor({ sessionId, program, seed, prompt, image, adapter, plan, channels, device, grant, resumed }: SessionOpening, deps: SessionDependencies) {
+    const initial = resumed?.initial ?? program.open({ seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }) });
     this.sessionId = sessionId;
     this.program = program;
     this.seed = seed;
@@ -365,7 +367,8 @@ export class EngineSession implements WorkSource {
     const was = { interrupted: this.#interrupted, paused: this.#paused };
     const transition = transitionOf(request);
     const asked = request.request === 'redirect' ? request.adapter : undefined;
-    const wish = { requestId, prompt, adapter: asked === undefined ? this.program.adapterAsked(this.#story.state) : asked, seamless, conditioningVersion, ...(transition === null ? {} : { transition }) };
+    const plan = request.request === 'redirect' ? request.plan : undefined;
+    const wish = { requestId, prompt, ...(plan === undefined ? {} : { plan }), adapter: asked === undefined ? this.program.adapterAsked(this.#story.state) : asked, seamless, conditioningVersion, ...(transition === null ? {} : { transition }) };
     this.#interrupted = false;
     this.#paused = false;
     let version: ProgramState | null = null;
@@ -375,7 +378,7 @@ export class EngineSession implements WorkSource {
       if (steers) this.#reachedBy(target);
       else {
         // Without new words, those that nothing was shown of yet are still wanted.
-        if (prompt !== null) this.#story.replace(this.program.withdraw(this.#story.state));
+        if (prompt !== null || plan !== undefined) this.#story.replace(this.program.withdraw(this.#story.state));
         this.#rewind(request.presented90k);
         version = this.#story.newest;
       }

@@ -12,7 +12,7 @@ import { SharedPool } from '../../../src/streams/shared_pool.ts';
 export type RequestBody =
   | { readonly request: 'interrupt' }
   | { readonly request: 'adopt' }
-  | { readonly request: 'redirect'; readonly prompt: string | null; readonly adapter?: AdapterInForce | null; readonly seamless: boolean }
+  | { readonly request: 'redirect'; readonly prompt: string | null; readonly plan?: Readonly<Record<string, string>>; readonly adapter?: AdapterInForce | null; readonly seamless: boolean }
   | { readonly request: 'cut'; readonly prompt: string }
   | { readonly request: 'blend'; readonly prompt: string; readonly chunks: number }
   | { readonly request: 'hold' }

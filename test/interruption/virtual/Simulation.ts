@@ -84,13 +84,13 @@ export class Simulation {
     this.core.start();
   }
 
-  open(sessionId = 's', prompt: string | null = 'scene 1', seed = 1, image: SharedArrayBuffer | null = null, adapter: AdapterInForce | null = null, story: KeptStory | null = null): SimulatedSession {
+  open(sessionId = 's', prompt: string | null = 'scene 1', seed = 1, image: SharedArrayBuffer | null = null, adapter: AdapterInForce | null = null, story: KeptStory | null = null, plan: Readonly<Record<string, string>> | null = null): SimulatedSession {
     const { format, framesPerChunk } = this.#model.program;
     const session = new SimulatedSession({ sessionId, clock: this.clock, format, framesPerChunk, slots: this.#slots, toEngine: (message) => this.core.receiveMedia(message) });
     this.sessions.set(sessionId, session);
     this.kept.set(sessionId, { chunks: [], snapshots: [] });
     if (story !== null) session.startAt(story.chunks.at(-1)!.end90k);
-    this.core.receive({ type: 'session.open', ...(story === null ? {} : { story }), sessionId, model: this.#model.loaded.modelId, program: 'drive', seed, prompt, image, adapter, tenant: 't', channels: session.channels });
+    this.core.receive({ type: 'session.open', ...(story === null ? {} : { story }), ...(plan === null ? {} : { plan }), sessionId, model: this.#model.loaded.modelId, program: 'drive', seed, prompt, image, adapter, tenant: 't', channels: session.channels });
     return session;
   }
 

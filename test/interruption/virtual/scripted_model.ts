@@ -72,6 +72,8 @@ export const LANGUAGE: PromptLanguage = {
   },
   say: (tokens) => tokens.filter((id) => id !== END).join(' '),
   describe: (plan) => `scene ${plan['place']}`,
+  named: (plan) => ({ place: String(plan['place']) }),
+  fromNamed: (plan) => Object.fromEntries(Object.entries(plan).map(([name, value]) => [name, Number(value)])),
   encode: (plan) => Array.from({ length: 12 }, (_, index) => (index === 0 ? 1 : PLAN_BASE + plan['place']!)),
   bankIndex: (plan) => plan['place']!,
   planOfEntry: (index) => ({ place: index }),

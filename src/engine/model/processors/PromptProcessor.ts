@@ -1,4 +1,5 @@
 import { SegueError } from '../../../protocol/errors.ts';
+import type { NamedPlan } from '../../../protocol/named_plan.ts';
 import type { PromptWarning } from '../../../protocol/prompt_warning.ts';
 import { philox4x32 } from '../philox.ts';
 import { AuthoringFile } from '../spec/authoring_file.ts';
@@ -124,6 +125,23 @@ export class PromptProcessor {
     const length = this.#rules.max_words.prompt;
     const ids = [bos, ...this.#encode(this.promptText(attributes))].slice(0, length);
     return [...ids, ...Array<number>(length - ids.length).fill(pad)];
+  }
+
+  /** A state in words, attribute by attribute. */
+  named(attributes: Attributes): NamedPlan {
+    return this.#canonical(attributes);
+  }
+
+  /** Attributes from words as {@link named} gives them, or any phrase for the same value. @throws {SegueError} `plan_not_usable`, with what there is. */
+  fromNamed(plan: NamedPlan): Attributes {
+    return Object.fromEntries(
+      Object.entries(plan).map(([name, phrase]) => {
+        const attribute = this.#rules.attributes.find((candidate) => candidate.name === name);
+        const value = attribute?.values.findIndex(({ phrases }) => phrases.includes(phrase)) ?? -1;
+        if (value < 0) throw new SegueError('plan_not_usable', `${attribute === undefined ? `no attribute ${name}` : `${name} can't be ${phrase}`}; the model has ${this.#examples()}`, { param: `plan.${name}` });
+        return [name, value];
+      }),
+    );
   }
 
   /** Entry of the start bank: attributes as digits, the last one fastest. */

@@ -128,6 +128,14 @@ test('prompt ids are as long as the encoder takes, and distinct states give dist
   assert.deepEqual([...entries], Array.from({ length: 80 }, (_, index) => index));
 });
 
+test('a state by name is read back, by canonical words or any phrase for the same; what there is not is refused with what there is', () => {
+  const state = processor.attributesOfEntry(37);
+  assert.deepEqual(processor.fromNamed(processor.named(state)), state);
+  assert.deepEqual(processor.fromNamed({ time: processor.named(state)['time']! }), { time: state['time'] });
+  assert.throws(() => processor.fromNamed({ mood: 'sad' }), { code: 'plan_not_usable', message: /no attribute mood; the model has place/ });
+  assert.throws(() => processor.fromNamed({ place: 'moon' }), { code: 'plan_not_usable', message: /place can't be moon/ });
+});
+
 test('a state out of range is a TypeError', () => {
   assert.throws(() => processor.promptIds({ place: 5, time: 0, weather: 0 }), TypeError);
   assert.throws(() => processor.bankIndex({ place: 0, time: 0 }), TypeError);

@@ -1,0 +1,41 @@
+import { createLogger } from '../../src/observe/log.ts';
+import { SessionArchive } from '../../src/sessions/SessionArchive.ts';
+import type { RegistryOptions } from '../../src/sessions/SessionRegistry.ts';
+import { SessionStorage } from '../../src/storage/SessionStorage.ts';
+import { keptChunk } from '../storage/storage_rig.ts';
+import { CARD } from './scripted_links.ts';
+import { SessionRig } from './session_rig.ts';
+
+const FINGERPRINT = { modelId: CARD.modelId, weightsVersion: CARD.weightsVersion, adapterVersions: {}, machine: CARD.fingerprint };
+export const RESUME_MS = 600_000;
+
+/** One life of a server; `kill` ends it as a kill does: nothing more is written. */
+export class KeptLife {
+  readonly rig: SessionRig;
+  readonly storage: SessionStorage;
+  #engineWrites = 0;
+  /** The disk stands still. */
+  stuck = false;
+
+  constructor(directory: string, options: Partial<RegistryOptions> & { readonly capacity?: number } = {}) {
+    const log = createLogger({ level: 'silent' });
+    const port = { send: (message: Parameters<SessionStorage['receive']>[1]) => (queueMicrotask(() => this.stuck || this.storage.receive('control', message)), true) };
+    let archive: SessionArchive | null = null;
+    const clock = () => this.rig.clock;
+    const shared = { now: () => clock().now(), schedule: (atMs: number, run: () => void) => clock().schedule(atMs, run) };
+    archive = new SessionArchive({ storage: port, clock: shared, log, fingerprint: FINGERPRINT, windowChunks: 7 });
+    this.rig = new SessionRig({ archive, resumeMs: RESUME_MS, ...options });
+    this.storage = new SessionStorage({ directory, retention: { maxAgeMs: 1e12, sessionBytes: 1e9 }, clock: this.rig.clock, log, tell: (writer, message) => writer === 'control' && archive?.receive(message) });
+  }
+
+  /** What the engine would have kept. */
+  chunks(sessionId: string, from: number, to: number): void {
+    for (let chunk = from; chunk <= to; chunk++) this.storage.receive('engine', { type: 'write', number: ++this.#engineWrites, write: { type: 'chunk', sessionId, chunk: keptChunk(chunk) } });
+  }
+
+  kill(): void {
+    this.storage.flush();
+    this.stuck = true;
+    this.storage.close();
+  }
+}
