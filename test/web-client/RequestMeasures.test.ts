@@ -56,4 +56,12 @@ describe('RequestMeasures', () => {
     assert.equal(measures.recent.length, 32);
     assert.equal(measures.recent[0]?.id, '99');
   });
+
+  it('names the adapter that was asked for, and that none was', () => {
+    const measures = new RequestMeasures();
+    measures.pressed({ type: 'redirect', id: 'a', adapter: { id: 'noir' } }, 100);
+    measures.pressed({ type: 'redirect', id: 'b', adapter: null }, 200);
+    measures.pressed({ type: 'redirect', id: 'c', prompt: 'dunes' }, 300);
+    assert.deepEqual(measures.recent.map(({ id, adapter }) => [id, adapter]), [['c', undefined], ['b', null], ['a', 'noir']]);
+  });
 });

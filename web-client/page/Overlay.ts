@@ -90,12 +90,13 @@ function requestRow(measure: RequestMeasure): HTMLLIElement {
   // What an interrupt changes is that nothing more is painted: its figure is the last frame painted, which comes before the press.
   const stopped = lastOldMs === null ? UNKNOWN : lastOldMs <= 0 ? 'at once' : milliseconds(lastOldMs);
   const details = [outcome === 'failed' || outcome === 'superseded' ? outcome : (measure.how ?? 'asked')];
-  if (type === 'redirect' && chunk !== null && step !== null) details.push(step > 0 ? `chunk ${chunk}, step ${step}` : `chunk ${chunk}`);
-  if (type === 'redirect' && predictedMs !== null) details.push(`predicted ${milliseconds(predictedMs)}`);
+  const showsScene = type === 'redirect' || type === 'cut' || type === 'blend';
+  if (showsScene && chunk !== null && step !== null) details.push(step > 0 ? `chunk ${chunk}, step ${step}` : `chunk ${chunk}`);
+  if (showsScene && predictedMs !== null) details.push(`predicted ${milliseconds(predictedMs)}`);
   return create(
     'li',
     { title: `accepted after ${milliseconds(measure.acceptedMs)}, applied after ${milliseconds(measure.appliedMs)}` },
-    create('span', { className: 'asked', textContent: measure.prompt ?? type }),
+    create('span', { className: 'asked', textContent: measure.prompt ?? (measure.adapter === undefined ? type : (measure.adapter ?? 'no style')) }),
     create('span', { className: 'ms', textContent: type === 'interrupt' ? stopped : milliseconds(measure.firstChangedMs) }),
     create('span', { className: 'how', textContent: details.join(' · ') }),
   );

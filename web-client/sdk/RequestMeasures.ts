@@ -5,6 +5,8 @@ export interface RequestMeasure {
   readonly id: string;
   readonly type: SessionRequest['type'];
   readonly prompt: string | null;
+  /** Id of the adapter that it asked for; null: none; absent: it named none. */
+  readonly adapter?: string | null;
   readonly seamless: boolean;
   /** `performance.now()` of the press. */
   readonly pressedAt: number;
@@ -56,6 +58,7 @@ export class RequestMeasures {
       id: request.id,
       type: request.type,
       prompt: 'prompt' in request ? request.prompt : null,
+      ...('adapter' in request && request.adapter !== undefined ? { adapter: request.adapter?.id ?? null } : {}),
       seamless: request.type === 'redirect' && request.seamless === true,
       pressedAt: at,
       acceptedMs: null,
