@@ -3,17 +3,15 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import { driveOf, readPicture, reasonThenGenerate } from '../../examples/reason_then_generate.ts';
-import { Engine, type EngineEvent, type RunOptions } from '../../src/engine/Engine.ts';
-import { PromptProcessor } from '../../src/engine/model/processors/PromptProcessor.ts';
+import type { Engine} from '../../src/engine/Engine.ts';
+import { type EngineEvent, type RunOptions } from '../../src/engine/Engine.ts';
 import type { BehaviorRecord, RecordedText } from '../../src/engine/runtime/BehaviorRecord.ts';
 import { LOGPROB_RECOMPUTE, PICTURE_THEN_GENERATE, REASON_THEN_GENERATE } from '../../src/inline-programs/drive_inline.ts';
 import { SegueError } from '../../src/protocol/errors.ts';
-import { continuationModel, driveLanguage } from '../../src/realtime-programs/drive_model.ts';
-import { VideoContinuation } from '../../src/realtime-programs/VideoContinuation.ts';
 import { Classifier, majority } from '../oracle/Classifier.ts';
+import { loadLiveEngine } from './live_engine.ts';
 import { LiveSession } from './LiveSession.ts';
 
-const MODEL = new URL('../../models/drive', import.meta.url).pathname;
 const PROMPT = 'a rainy night in the city';
 const INPUTS = { prompt: 'forest at dusk in fog', chunks: 5, actions: [{ steer: 1, speed: 2 }] };
 
@@ -22,18 +20,9 @@ let engine: Engine;
 const joined = new Map<string, number>();
 const live = new Map<string, LiveSession>();
 before(async () => {
-  engine = await Engine.load(MODEL, {
-    batchInvariant: true,
-    spare: false,
-    calibrationRuns: 2,
-    live: {
-      programs: (spec, kernels) => ({ drive: new VideoContinuation(continuationModel(spec, kernels, driveLanguage(PromptProcessor.load(spec)))) }),
-      toControl: (message) => {
-        if (message.type !== 'trace') return;
-        for (const { name, loopId = '', args } of message.events) if (name === 'dispatch') joined.set(loopId, Math.max(joined.get(loopId) ?? 0, Number(args?.['joined'])));
-      },
-      toMedia: (event) => live.get(event.sessionId)?.play(event),
-    },
+  engine = await loadLiveEngine(live, (message) => {
+    if (message.type !== 'trace') return;
+    for (const { name, loopId = '', args } of message.events) if (name === 'dispatch') joined.set(loopId, Math.max(joined.get(loopId) ?? 0, Number(args?.['joined'])));
   });
 });
 after(() => engine.close());

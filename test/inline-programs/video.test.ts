@@ -6,16 +6,14 @@ import { after, before, test } from 'node:test';
 import sharp from 'sharp';
 import { clipOf, transformVideo } from '../../examples/transform_video.ts';
 import { driveOf } from '../../examples/reason_then_generate.ts';
-import { Engine, type EngineEvent, type RunOptions } from '../../src/engine/Engine.ts';
-import { PromptProcessor } from '../../src/engine/model/processors/PromptProcessor.ts';
+import type { Engine} from '../../src/engine/Engine.ts';
+import { type EngineEvent, type RunOptions } from '../../src/engine/Engine.ts';
 import { CONTINUE_FROM_VIDEO, REASON_THEN_GENERATE, TRANSFORM_VIDEO } from '../../src/inline-programs/drive_inline.ts';
 import { SegueError } from '../../src/protocol/errors.ts';
-import { continuationModel, driveLanguage } from '../../src/realtime-programs/drive_model.ts';
-import { VideoContinuation } from '../../src/realtime-programs/VideoContinuation.ts';
 import { Classifier, majority } from '../oracle/Classifier.ts';
+import { loadLiveEngine } from './live_engine.ts';
 import { LiveSession } from './LiveSession.ts';
 
-const MODEL = new URL('../../models/drive', import.meta.url).pathname;
 /** Renders of the world: a forest by day that turns left, a clear desert at dawn that turns right (`python/segue_drive/world/clip.py`). */
 const CLIPS = ['forest-day-left', 'desert-dawn-right'].map((name) => new URL(`../oracle/clips/${name}.png`, import.meta.url).pathname);
 const STRAIGHT = [{ steer: 0, speed: 2 }];
@@ -25,16 +23,7 @@ let engine: Engine;
 let clips: SharedArrayBuffer[][][];
 const live = new Map<string, LiveSession>();
 before(async () => {
-  engine = await Engine.load(MODEL, {
-    batchInvariant: true,
-    spare: false,
-    calibrationRuns: 2,
-    live: {
-      programs: (spec, kernels) => ({ drive: new VideoContinuation(continuationModel(spec, kernels, driveLanguage(PromptProcessor.load(spec)))) }),
-      toControl: () => undefined,
-      toMedia: (event) => live.get(event.sessionId)?.play(event),
-    },
-  });
+  engine = await loadLiveEngine(live);
   clips = await Promise.all(CLIPS.map((path) => clipOf(engine, path)));
 });
 after(() => engine.close());

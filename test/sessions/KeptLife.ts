@@ -1,8 +1,10 @@
+import { rmSync } from 'node:fs';
+import { afterEach, beforeEach } from 'node:test';
 import { createLogger } from '../../src/observe/log.ts';
 import { SessionArchive } from '../../src/sessions/SessionArchive.ts';
 import type { RegistryOptions } from '../../src/sessions/SessionRegistry.ts';
 import { SessionStorage } from '../../src/storage/SessionStorage.ts';
-import { keptChunk } from '../storage/storage_rig.ts';
+import { keptChunk, temporaryDirectory } from '../storage/storage_rig.ts';
 import { CARD } from './scripted_links.ts';
 import { SessionRig } from './session_rig.ts';
 
@@ -38,4 +40,23 @@ export class KeptLife {
     this.stuck = true;
     this.storage.close();
   }
+}
+
+/** Lives of one server after the other in a directory of each test's own; what is left of them goes with it. Within `describe`. */
+export function keptLives() {
+  let directory: string;
+  const lives: KeptLife[] = [];
+  beforeEach(() => {
+    directory = temporaryDirectory();
+  });
+  afterEach(() => {
+    for (const life of lives.splice(0)) life.kill();
+    rmSync(directory, { recursive: true, force: true });
+  });
+  const begin = (options?: ConstructorParameters<typeof KeptLife>[1]): KeptLife => {
+    const life = new KeptLife(directory, options);
+    lives.push(life);
+    return life;
+  };
+  return { begin, lives };
 }

@@ -1,29 +1,13 @@
 /** Sessions that are kept, on a virtual clock: real registry, real database, scripted engine and media. */
 import assert from 'node:assert/strict';
-import { rmSync } from 'node:fs';
-import { afterEach, beforeEach, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import type { SegueError } from '../../src/protocol/errors.ts';
-import type { RegistryOptions } from '../../src/sessions/SessionRegistry.ts';
-import { temporaryDirectory } from '../storage/storage_rig.ts';
-import { KeptLife, RESUME_MS } from './KeptLife.ts';
+import { keptLives, RESUME_MS } from './KeptLife.ts';
 import { CARD } from './scripted_links.ts';
 
 
 describe('sessions that are kept', () => {
-  let directory: string;
-  const lives: KeptLife[] = [];
-  const begin = (options: Partial<RegistryOptions> & { readonly capacity?: number } = {}): KeptLife => {
-    const life = new KeptLife(directory, options);
-    lives.push(life);
-    return life;
-  };
-  beforeEach(() => {
-    directory = temporaryDirectory();
-  });
-  afterEach(() => {
-    for (const life of lives.splice(0)) life.kill();
-    rmSync(directory, { recursive: true, force: true });
-  });
+  const { begin, lives } = keptLives();
 
   it('a redirect is told as applied once its request is on disk; a disk that stands still holds it up for a second at most', async () => {
     const { rig } = begin();

@@ -1,30 +1,15 @@
 /** The prompt memory in sessions, on a virtual clock: real registry and database, scripted engine and media. */
 import assert from 'node:assert/strict';
-import { rmSync } from 'node:fs';
-import { afterEach, beforeEach, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import { SegueError } from '../../src/protocol/errors.ts';
 import { editTurn, forgetTurn, importMemory, liveMemory } from '../../src/sessions/memory_changes.ts';
-import { temporaryDirectory } from '../storage/storage_rig.ts';
-import { KeptLife } from './KeptLife.ts';
+import { keptLives, type KeptLife } from './KeptLife.ts';
 import { SessionRig } from './session_rig.ts';
 
 const code = (expected: string) => (error: unknown) => error instanceof SegueError && error.code === expected;
 
 describe('the prompt memory of a session', () => {
-  let directory: string;
-  const lives: KeptLife[] = [];
-  const begin = (): KeptLife => {
-    const life = new KeptLife(directory);
-    lives.push(life);
-    return life;
-  };
-  beforeEach(() => {
-    directory = temporaryDirectory();
-  });
-  afterEach(() => {
-    for (const life of lives.splice(0)) life.kill();
-    rmSync(directory, { recursive: true, force: true });
-  });
+  const { begin } = keptLives();
 
   it('has what was presented of each turn: by the position that media reports and the frame that was told as the first', async () => {
     const rig = new SessionRig();
