@@ -43,13 +43,13 @@ soak: setup-test
 bench: setup-test
 	node bench/run.ts
 
-bench-interrupt bench-action bench-overhead bench-start: bench-%: setup-test
+bench-interrupt bench-overhead bench-start: bench-%: setup-test
 	node bench/$*.ts
 
 # In browsers, and on a virtual clock where nothing of the machine is in it.
-bench-redirect: setup-test
-	node bench/redirect.ts
-	node bench/redirect_virtual.ts
+bench-redirect bench-action: bench-%: setup-test
+	node bench/$*.ts
+	node bench/$*_virtual.ts
 
 docs-api: setup
 	typedoc --options typedoc.json

@@ -6,6 +6,7 @@
  * `SEGUE_BENCH_PICTURES=1`: the graphs run as well, and what is shown is judged: whether place, time and weather are as asked 1.5 s later.
  * `SEGUE_BENCH_WAYS`: some of the figures only, by name.
  */
+import { seededRandom } from '../test/interruption/seeded_random.ts';
 import { Classifier, PICTURE_HEIGHT, PICTURE_WIDTH, type Reading } from '../test/oracle/Classifier.ts';
 import { summarise } from '../probe/derive.ts';
 import { Figure, type Side } from './Figure.ts';
@@ -23,6 +24,7 @@ const PAUSE_MS = { least: 300, most: 1_200 };
 const DEBOUNCE_MS = 150;
 /** Frames after the change until the one that is judged, as the model's evaluation judges: 1.5 s. */
 const JUDGED = 19;
+const SEED = 12_345;
 const PICTURE_BYTES = PICTURE_WIDTH * PICTURE_HEIGHT * 3;
 
 const PLACES = ['forest', 'desert', 'city', 'coast', 'snowy mountains'] as const;
@@ -55,18 +57,12 @@ interface Measured {
 }
 
 const classifier = PICTURES ? await Classifier.load() : null;
-let state = 12_345;
-/** Mulberry32: every side sees the same presses. */
-function random(): number {
-  state = (state + 0x6d2b79f5) | 0;
-  let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-  mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-  return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
-}
+/** Every side sees the same presses. */
+let random = seededRandom(SEED);
 const pick = <T>(items: readonly T[]): T => items[Math.floor(random() * items.length)]!;
 
 async function side({ seamless, drafts }: Way, policy: 'unit' | 'chunk'): Promise<Measured[]> {
-  state = 12_345;
+  random = seededRandom(SEED);
   const drive = await VirtualDrive.open({ engine: { policy }, speed: SPEED, pictures: PICTURES, load: LOAD, seed: 3 });
   const measured: Measured[] = [];
   const preview = PICTURES && !drafts && policy === 'unit' ? new PreviewProbe(drive.worker, { pictureBytes: PICTURE_BYTES, framesPerChunk: 2 }) : null;

@@ -44,6 +44,7 @@ export class Viewer {
   readonly #options: ViewerOptions;
   #pacedEpoch = -1;
   #painted90k = 0;
+  #steered = 0;
 
   constructor(options: ViewerOptions) {
     this.#options = options;
@@ -76,6 +77,19 @@ export class Viewer {
       const request: EngineRequest = { type: 'session.request', request: 'redirect', sessionId, requestId, epoch, conditioningVersion, prompt, seamless, presented90k: held90k };
       clock.schedule(clock.now() + REQUEST_MS / 2, () => core.receive(request));
     });
+  }
+
+  /** An arrow key goes down or up: the media thread writes the word, and says so. The sequence under which it is held. */
+  steer(direction: -1 | 0 | 1): number {
+    const { clock, core, sessionId } = this.#options;
+    const { action } = this.words;
+    const sequence = ++this.#steered;
+    const { leftPresses, rightPresses } = action;
+    clock.schedule(clock.now() + REQUEST_MS / 2, () => {
+      this.words.writeAction({ ...action, steer: direction, sequence, leftPresses: leftPresses + Number(direction === -1), rightPresses: rightPresses + Number(direction === 1) });
+      core.receiveMedia({ type: 'media.action', sessionId });
+    });
+    return sequence;
   }
 
   onMedia(event: MediaEvent): void {
