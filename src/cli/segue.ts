@@ -1,68 +1,34 @@
 #!/usr/bin/env node
-/** The command line: what is done with what a server keeps, while it isn't running. */
-import { resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
-import { ConfigError, loadConfig } from '../api/load_config.ts';
+/** The command line: what is done with a model and with what a server keeps, while no server runs. */
+import { ConfigError } from '../api/load_config.ts';
+import type { Command } from './Command.ts';
 import { CommandError, EXIT } from './CommandError.ts';
-import { replayCommand } from './ReplayCommand.ts';
+import { replay } from './replay.ts';
+import { schemas } from './schemas.ts';
+import { validate } from './validate.ts';
 
-const ROOT = fileURLToPath(new URL('../..', import.meta.url));
-
-const USAGE = `usage: segue replay SESSION [--frame F] [--out FILE.png] [--storage DIRECTORY] [--model DIRECTORY]
-
-Computes a kept session again with the model and compares it with what was kept, bit for bit.
-
-  --frame F      only up to frame F of the story (from 0), and writes that frame as PNG
-  --out FILE     where to; default SESSION-F.png
-  --storage DIR  default: storage.directory of the configuration
-  --model DIR    default: model.directory of the configuration
-
-Exit codes: 0 bit-equal, 1 different, 2 called wrongly, 3 can't be done (a running server has the storage, no such session, other weights).`;
+const COMMANDS: ReadonlyMap<string, Command> = new Map(Object.entries({ replay, validate, schemas }));
 
 process.exitCode = await main(process.argv.slice(2));
 
-async function main(args: readonly string[]): Promise<number> {
+async function main([name, ...args]: readonly string[]): Promise<number> {
+  if (name === undefined || name === '--help' || name === '-h') return say(usage(), EXIT.ok);
+  const command = COMMANDS.get(name);
+  if (command === undefined) return complain(`no command ${name}\n\n${usage()}`, EXIT.usage);
+  const help = `usage: segue ${name} ${command.usage}\n\n${command.summary}`;
+  if (args.includes('--help') || args.includes('-h')) return say(help, EXIT.ok);
   try {
-    const wish = readArguments(args);
-    if (wish === null) return say(USAGE, EXIT.ok);
-    return await replayCommand(wish, { line: (text) => void process.stdout.write(`${text}\n`) });
+    return await command.run(args, { line: (text) => void process.stdout.write(`${text}\n`) });
   } catch (error) {
-    if (error instanceof CommandError) return complain(error.exit === EXIT.usage ? `${error.message}\n\n${USAGE}` : error.message, error.exit);
+    if (error instanceof CommandError) return complain(error.exit === EXIT.usage ? `${error.message}\n\n${help}` : error.message, error.exit);
     if (error instanceof ConfigError) return complain(error.message, EXIT.unusable);
     throw error;
   }
 }
 
-/** Null: only asks how. @throws {CommandError} for what isn't a call. */
-function readArguments(args: readonly string[]) {
-  const { values, positionals } = parsed(args);
-  const [command, sessionId, ...more] = positionals;
-  if (values.help === true || (command === undefined && args.length === 0)) return null;
-  if (command !== 'replay') throw new CommandError(EXIT.usage, command === undefined ? 'no command' : `no command ${command}`);
-  if (sessionId === undefined || more.length > 0) throw new CommandError(EXIT.usage, sessionId === undefined ? 'which session?' : `one session at a time, got ${positionals.slice(1).join(' ')}`);
-  const frame = values.frame === undefined ? null : Number(values.frame);
-  if (frame !== null && (!/^\d+$/.test(values.frame!) || !Number.isSafeInteger(frame))) throw new CommandError(EXIT.usage, `--frame is a number from 0, got ${values.frame}`);
-  if (values.out !== undefined && frame === null) throw new CommandError(EXIT.usage, '--out goes with --frame');
-  const needed = values.storage === undefined || values.model === undefined;
-  const config = needed ? loadConfig({ directory: ROOT, env: process.env }).config : null;
-  const storage = values.storage ?? config?.storage.directory ?? null;
-  if (storage === null) throw new CommandError(EXIT.unusable, 'storage.directory is null: nothing is kept');
-  return {
-    sessionId,
-    frame,
-    out: values.out ?? null,
-    storageDirectory: values.storage === undefined ? resolve(ROOT, storage) : storage,
-    modelDirectory: values.model ?? resolve(ROOT, config!.model.directory),
-  };
-}
-
-function parsed(args: readonly string[]) {
-  try {
-    return parseArgs({ args: [...args], allowPositionals: true, options: { frame: { type: 'string' }, out: { type: 'string' }, storage: { type: 'string' }, model: { type: 'string' }, help: { type: 'boolean', short: 'h' } } });
-  } catch (error) {
-    throw new CommandError(EXIT.usage, error instanceof Error ? error.message : String(error));
-  }
+function usage(): string {
+  const lines = [...COMMANDS].map(([name, command]) => `segue ${name} ${command.usage}\n    ${command.summary.split('\n', 1)[0]!}`);
+  return ['usage:', ...lines, 'segue COMMAND --help tells more.'].join('\n');
 }
 
 function say(text: string, exit: number): number {

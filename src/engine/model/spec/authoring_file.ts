@@ -44,19 +44,21 @@ export class AuthoringFile<T> {
     }
     const value: unknown = document.toJS();
     const file = new AuthoringFile(name, value as Static<S>, document, lines);
-    const fault = Value.Errors(schema, value)[0];
-    if (fault !== undefined) {
-      const path = pathOf(fault.instancePath);
-      const extra = fault.keyword === 'additionalProperties' ? fault.params.additionalProperties[0] : undefined;
-      const missing = fault.keyword === 'required' ? fault.params.requiredProperties[0] : undefined;
-      if (extra !== undefined) throw file.fault([...path, extra], 'unknown key', 'a key of the schema', extra);
-      if (missing !== undefined) throw file.fault([...path, missing], 'missing key', missing, 'nothing');
-      // A key that `additionalProperties: false` forbids is reported under the schema `false`, at the key itself.
-      if (fault.keyword === 'boolean') throw file.fault(path, 'unknown key', 'a key of the schema', path.at(-1));
-      const choices = fault.keyword === 'enum' ? fault.params.allowedValues : fault.params;
-      throw file.fault(path, fault.message, choices, at(value, path));
-    }
+    const errors = Value.Errors(schema, value).map((error) => file.#schemaError(error, value));
+    if (errors[0] !== undefined) throw new SpecError(errors[0].fault, { faults: errors.map(({ fault }) => fault) });
     return deepFreeze(file);
+  }
+
+  #schemaError(error: ReturnType<typeof Value.Errors>[number], value: unknown): SpecError {
+    const path = pathOf(error.instancePath);
+    const extra = error.keyword === 'additionalProperties' ? error.params.additionalProperties[0] : undefined;
+    const missing = error.keyword === 'required' ? error.params.requiredProperties[0] : undefined;
+    if (extra !== undefined) return this.fault([...path, extra], 'unknown key', 'a key of the schema', extra);
+    if (missing !== undefined) return this.fault([...path, missing], 'missing key', missing, 'nothing');
+    // A key that `additionalProperties: false` forbids is reported under the schema `false`, at the key itself.
+    if (error.keyword === 'boolean') return this.fault(path, 'unknown key', 'a key of the schema', path.at(-1));
+    const choices = error.keyword === 'enum' ? error.params.allowedValues : error.params;
+    return this.fault(path, error.message, choices, at(value, path));
   }
 
   fault(path: KeyPath, problem: string, expected: unknown, actual: unknown): SpecError {

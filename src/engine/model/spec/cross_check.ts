@@ -22,17 +22,12 @@ export interface AuthoredModel {
   readonly variantId: string;
 }
 
-/** Checks what no file can check alone. @throws {SpecError} at the first fault. */
+/** What no file can check alone, each a fault that hides no other's. They suppose that what the ones before them check holds. */
+export const CROSS_CHECKS: readonly ((authored: AuthoredModel) => void)[] = [checkComponents, checkActions, checkCaches, checkLoops, checkAdapters, checkCapabilities, checkProcessors, checkPrograms, checkDeployment];
+
+/** @throws {SpecError} at the first fault. */
 export function crossCheck(authored: AuthoredModel): void {
-  checkComponents(authored);
-  checkActions(authored);
-  checkCaches(authored);
-  checkLoops(authored);
-  checkAdapters(authored);
-  checkCapabilities(authored);
-  checkProcessors(authored);
-  checkPrograms(authored);
-  checkDeployment(authored);
+  for (const check of CROSS_CHECKS) check(authored);
 }
 
 /** How many components each kind of loop drives, and the tensors that its kernel binds by name. */

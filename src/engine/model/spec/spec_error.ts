@@ -15,13 +15,19 @@ export interface SpecFault {
 export class SpecError extends Error {
   override readonly name = 'SpecError';
   readonly fault: SpecFault;
+  /** All that are wrong with the same file, the first of them being {@link fault}. */
+  readonly faults: readonly SpecFault[];
 
-  constructor(fault: SpecFault, options?: ErrorOptions) {
-    const place = fault.line === null ? fault.file : `${fault.file}:${fault.line}`;
-    const key = fault.key === '' ? '' : ` ${fault.key}:`;
-    super(`${place}:${key} ${fault.problem}: expected ${show(fault.expected)}, got ${show(fault.actual)}`, options);
+  constructor(fault: SpecFault, { faults = [fault], ...options }: ErrorOptions & { readonly faults?: readonly SpecFault[] } = {}) {
+    super(faultText(fault), options);
     this.fault = fault;
+    this.faults = faults;
   }
+}
+
+/** `loops.yaml:12: loops.audio.components.0: unknown component: expected ["a","b"], got c`. */
+export function faultText({ file, line, key, problem, expected, actual }: SpecFault): string {
+  return `${file}${line === null ? '' : `:${line}`}:${key === '' ? '' : ` ${key}:`} ${problem}: expected ${show(expected)}, got ${show(actual)}`;
 }
 
 function show(operand: unknown): string {
