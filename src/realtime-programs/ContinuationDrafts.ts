@@ -1,12 +1,11 @@
 import type { ArDecodeState } from '../engine/model/kernels/ar_decode.ts';
-import type { AppliedAdapter, PromptBlocks } from '../engine/model/loop_kernel.ts';
+import type { PromptBlocks } from '../engine/model/loop_kernel.ts';
 import type { MemoryTag } from '../engine/model/work.ts';
 import type { MemoryBudget } from '../engine/memory/BlockPool.ts';
 import type { Predict, RealtimeProgram, RedirectRequest, Transition } from '../engine/programs/RealtimeProgram.ts';
 import type { ForeseenRedirect, ReadWords, SpeculativeProgram } from '../engine/programs/SpeculativeProgram.ts';
-import type { AdapterInForce } from '../protocol/session_adapter.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
-import type { ContinuationModel, ScenePlan } from './continuation_model.ts';
+import { appliedAdapter, type ContinuationModel, type ScenePlan } from './continuation_model.ts';
 import type { ContinuationState, Scene, Talk } from './continuation_state.ts';
 import { samePlan, type ChunkTape, type StepRecord } from './continuation_tape.ts';
 
@@ -23,8 +22,6 @@ export interface ContinuationWords extends ReadWords {
 export interface DraftedContinuation extends Pick<RealtimeProgram<ContinuationState>, 'redirect' | 'rewound' | 'withdraw' | 'adapterAsked'> {
   /** A plan was encoded: how it takes effect is chosen, and it does. */
   encoded(state: ContinuationState, talk: Talk, prompt: PromptBlocks, predict: Predict): Transition<ContinuationState>;
-  /** An adapter as steps run under it. */
-  applied(adapter: AdapterInForce | null): AppliedAdapter | null;
 }
 
 /** Drafts of a video continuation: words first, because they stay true however the story moves on; then the first frame from each version that may be gone back to. */
@@ -91,7 +88,7 @@ export class ContinuationDrafts implements SpeculativeProgram<ContinuationState,
     const warnings = prompt === null ? null : this.#understood(prompt, words);
     if (warnings === null) return null;
     // Neither the director nor the encoder knows of adapters: words that were read under one are true under another.
-    const adapter = this.#program.applied(request.adapter === undefined ? this.#program.adapterAsked(state) : request.adapter);
+    const adapter = appliedAdapter(this.#model, request.adapter === undefined ? this.#program.adapterAsked(state) : request.adapter);
     const mode = way?.kind === 'cut' ? 'cut' : seamless ? 'seamless' : 'hard';
     const talk: Talk = { requestId, conditioningVersion, mode, over: way?.kind === 'blend' ? way.chunks : null, adapter, plan: words.scene.plan, edits: [], changes: {}, director: null, encoder: null };
     const narration = words.narrator === null ? null : { requestId, director: words.narrator, said: 0 };

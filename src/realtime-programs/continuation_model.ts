@@ -5,11 +5,12 @@ import type { StartBankInput, StartBankState } from '../engine/model/kernels/sta
 import type { VaeTileDecodeInput, VaeTileDecodeState } from '../engine/model/kernels/vae_tile_decode.ts';
 import type { VaeTileEncodeInput, VaeTileEncodeState } from '../engine/model/kernels/vae_tile_encode.ts';
 import type { VideoContinuationInput, VideoContinuationPlan, VideoContinuationState } from '../engine/model/kernels/video_continuation.ts';
-import type { LoopKernel, LoopState } from '../engine/model/loop_kernel.ts';
+import type { AppliedAdapter, LoopKernel, LoopState } from '../engine/model/loop_kernel.ts';
 import type { BlockId } from '../engine/model/work.ts';
 import type { MemoryBudget } from '../engine/memory/BlockPool.ts';
 import type { NamedPlan } from '../protocol/named_plan.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
+import { adapterInForce, type AdapterInForce } from '../protocol/session_adapter.ts';
 import type { MediaFormat } from '../streams/media_time.ts';
 
 type Loop<Input, State extends LoopState> = Omit<LoopKernel<Input, State, unknown>, 'finalize'>;
@@ -138,4 +139,21 @@ export interface ContinuationModel {
   readonly adapters?: readonly ModelAdapter[];
   /** Bytes of blocks that one unit of a component makes. */
   bytesOf(component: string): MemoryBudget;
+}
+
+/** An adapter as steps run under it. @throws {SegueError} `adapter_not_usable`. */
+export function appliedAdapter({ adapters = [] }: Pick<ContinuationModel, 'adapters'>, wish: AdapterInForce | null): AppliedAdapter | null {
+  if (wish === null) return null;
+  const { id, scale } = adapterInForce(wish, adapters);
+  return { id, scale, version: adapters.find((adapter) => adapter.id === id)!.version };
+}
+
+/** The components of a chunk's steps, under an adapter or without. */
+export function videoOf({ components: { denoise, write, adapted } }: Pick<ContinuationModel, 'components'>, adapter: AppliedAdapter | null): VideoComponents {
+  return adapter === null ? { denoise, write } : adapted!;
+}
+
+/** What is still to run for the start frames themselves: nothing, where the story starts from a picture. */
+export function startComponents({ components }: Pick<ContinuationModel, 'components'>, { opening }: { readonly opening: object | null }): readonly string[] {
+  return opening === null ? [components.start] : [];
 }

@@ -8,7 +8,8 @@ import type { VideoContinuationState } from '../engine/model/kernels/video_conti
 import type { Picture } from '../engine/model/kernels/vae_tile_encode.ts';
 import type { AppliedAdapter, Conditioning, PromptBlocks } from '../engine/model/loop_kernel.ts';
 import type { BlockId } from '../engine/model/work.ts';
-import type { ProgramState, Transition } from '../engine/programs/RealtimeProgram.ts';
+import type { CommittedStep, ProgramState, Transition } from '../engine/programs/RealtimeProgram.ts';
+import type { AdapterInForce } from '../protocol/session_adapter.ts';
 import type { AppliedHow } from '../streams/messages.ts';
 import type { ScenePlan } from './continuation_model.ts';
 import type { ChunkTape, MadeChunk } from './continuation_tape.ts';
@@ -152,4 +153,19 @@ export function kept(state: ContinuationState): ContinuationState {
 /** Nothing follows from a step but the state. */
 export function unchanged(state: ContinuationState): Transition<ContinuationState> {
   return { state, version: null, frame: null, text: [], applied: null, decisions: [] };
+}
+
+export function inForce(adapter: AppliedAdapter | null): AdapterInForce | null {
+  return adapter === null ? null : { id: adapter.id, scale: adapter.scale };
+}
+
+/** For a decision: whose it is. */
+export function requestOf({ requestId }: Pick<Talk, 'requestId'>): { readonly requestId?: string } {
+  return requestId === null ? {} : { requestId };
+}
+
+export function firstSlot({ outputs, turn }: CommittedStep): number {
+  const slot = Object.values(outputs.slots)[0];
+  if (slot === undefined) throw new TypeError(`a ${turn.loopId} unit fills a slot, this one filled none`);
+  return slot;
 }

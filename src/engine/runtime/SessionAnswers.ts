@@ -3,6 +3,7 @@ import type { PromptWarning } from '../../protocol/prompt_warning.ts';
 import type { AdapterInForce } from '../../protocol/session_adapter.ts';
 import type { AppliedHow, EngineRequest, EngineToControl } from '../../streams/messages.ts';
 import type { MediaTime90k } from '../../streams/media_time.ts';
+import type { AppliedChange } from '../programs/RealtimeProgram.ts';
 import { RequestScheduler, type Acceptance } from '../scheduler/RequestScheduler.ts';
 
 /** The first media that shows a change. */
@@ -19,6 +20,8 @@ export class SessionAnswers {
   readonly #sessionId: string;
   readonly #send: (message: EngineToControl) => void;
   readonly #requests = new RequestScheduler();
+  /** The last blend that was told to be done. */
+  #completedId: string | null = null;
   readonly #predicted = new Map<string, { readonly predictedMs: number; readonly warnings: readonly PromptWarning[] }>();
 
   constructor(sessionId: string, send: (message: EngineToControl) => void) {
@@ -53,6 +56,14 @@ export class SessionAnswers {
     const elapsedMs = nowMs - pending.arrivedAtMs;
     this.#send({ type: 'request.applied', sessionId: this.#sessionId, requestId, how, ...versions, chunk, step, media90k, predictedMs, elapsedMs, warnings, ...(adapter === undefined ? {} : { adapter }) });
     return { elapsedMs, predictedMs };
+  }
+
+  /** A blend is done. Told once, also where its last chunk is made again: false then. */
+  completed({ requestId, chunk, media90k }: Pick<AppliedChange, 'requestId' | 'chunk' | 'media90k'>, versions: { readonly epoch: number; readonly conditioningVersion: number }): boolean {
+    if (this.#completedId === requestId) return false;
+    this.#completedId = requestId;
+    this.#send({ type: 'request.completed', sessionId: this.#sessionId, requestId, ...versions, chunk, media90k });
+    return true;
   }
 
   failed(requestId: string, error: SegueError): void {

@@ -5,6 +5,7 @@ import type { BlockId } from '../model/work.ts';
 import type { ProgramState } from '../programs/RealtimeProgram.ts';
 import type { KeptChunkPart, KeptSnapshotPart, StoryKeeping } from '../programs/StoryKeeping.ts';
 import type { SharedBlock } from '../workers/BlockStore.ts';
+import type { SessionDependencies, SessionOpening } from './session_opening.ts';
 import type { StoryOutlet } from './StoryOutlet.ts';
 
 export interface StoryRecorderOptions {
@@ -121,4 +122,19 @@ export class StoryRecorder {
     const { clock } = this.#options;
     return clock.schedule(clock.now() + COPY_INTERVAL_MS, run);
   }
+}
+
+/** For a session whose story is kept; null where there is nowhere to keep it, or nothing that could be read back. */
+export function openRecorder({ sessionId, program, device, keep, clock, toControl }: Pick<SessionOpening, 'sessionId' | 'program' | 'device'> & Pick<SessionDependencies, 'keep' | 'clock' | 'toControl'>): StoryRecorder | null {
+  const { worker, pool } = device;
+  if (keep === null || program.keeping === undefined || worker.view === undefined) return null;
+  return new StoryRecorder({
+    sessionId,
+    keeping: program.keeping,
+    ...keep,
+    pool,
+    clock,
+    view: (block) => worker.view!(block),
+    behind: (behindFromChunk, reason) => toControl({ type: 'session.keeping', sessionId, behindFromChunk, ...(behindFromChunk === null || reason === undefined ? {} : { reason }) }),
+  });
 }
