@@ -48,6 +48,8 @@ export class SimulatedSession {
   /** Pictures that went out, as against those that were recalled or fenced. */
   readonly sent: (MediaChunk & { readonly atMs: number })[] = [];
   recalls = 0;
+  /** Pictures that came after they were due. */
+  late = 0;
   readonly answers = new Map<string, EngineToControl[]>();
   readonly faults: { readonly fatal: boolean; readonly code: string }[] = [];
   readonly texts: Extract<EngineToControl, { type: 'text' }>[] = [];
@@ -202,7 +204,9 @@ export class SimulatedSession {
     }
     const begun = ++this.#paced;
     // The first frame of an epoch, or one that comes too late, starts the timeline anew.
-    if (chunk.kind === 'video' && (anchor === null || begun === 1 || dueMs(anchor, chunk.start90k) < now)) {
+    const isLate = anchor !== null && begun > 1 && dueMs(anchor, chunk.start90k) < now;
+    if (chunk.kind === 'video' && isLate) this.late++;
+    if (chunk.kind === 'video' && (anchor === null || begun === 1 || isLate)) {
       anchor = { mediaTime90k: chunk.start90k, atMs: now + PREROLL_MS };
       this.words.writeAnchor(anchor);
       clock.schedule(now + 0.5, () => toEngine({ type: 'media.anchored', sessionId: this.sessionId }));

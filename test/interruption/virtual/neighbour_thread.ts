@@ -1,0 +1,59 @@
+/** Plays a restless session beside others on a virtual clock, for `neighbour.test.ts`. A thread of its own: the test runner tracks every promise of its thread, which costs more than the simulation. */
+import { parentPort, workerData } from 'node:worker_threads';
+import { seededRandom } from '../seeded_random.ts';
+import { PER_SECOND, SECONDS, type NeighbourOutcome, type NeighbourTask } from './neighbour_task.ts';
+import { Simulation } from './Simulation.ts';
+import type { RequestBody, SimulatedSession } from './SimulatedSession.ts';
+
+const scene = (index: number): string => `scene ${index % 10}`;
+const adapter = (index: number) => ({ id: index % 2 === 0 ? 'noir' : 'glow', scale: 1 });
+
+/** All that a restless person can do, the n-th time. */
+type Act = RequestBody | 'draft' | 'key';
+const RESTLESS: Readonly<Record<string, (index: number) => Act>> = {
+  interrupt: () => ({ request: 'interrupt' }),
+  'hard redirect': (index) => ({ request: 'redirect', prompt: scene(index), seamless: false }),
+  'seamless redirect': (index) => ({ request: 'redirect', prompt: scene(index), seamless: true }),
+  cut: (index) => ({ request: 'cut', prompt: scene(index) }),
+  blend: (index) => ({ request: 'blend', prompt: scene(index), chunks: 4 }),
+  'adapter, hard': (index) => ({ request: 'redirect', prompt: null, adapter: adapter(index), seamless: false }),
+  'adapter, seamless': (index) => ({ request: 'redirect', prompt: null, adapter: adapter(index), seamless: true }),
+  'hold and release': (index) => ({ request: index % 2 === 0 ? 'hold' : 'release' }),
+  'pause and resume': (index) => ({ request: index % 2 === 0 ? 'pause' : 'resume' }),
+  keys: () => 'key',
+  typing: () => 'draft',
+  everything: (index) => {
+    const all = Object.values(RESTLESS).slice(0, -1);
+    return all[(index * 7) % all.length]!(index);
+  },
+};
+
+async function play(ask: (index: number) => Act, { speed, engine, unevenness }: NeighbourTask): Promise<NeighbourOutcome> {
+  const random = seededRandom(5);
+  const simulation = new Simulation({ speed, engine, outcome: (_, predictedMs) => ({ deviceMs: predictedMs * (1 + unevenness * random()), answer: 'ok' }) });
+  const sessions: SimulatedSession[] = [];
+  for (;;) {
+    const session = simulation.open(`s${sessions.length}`, 'scene 1', sessions.length + 1);
+    await simulation.run(37);
+    if (session.refused) break;
+    sessions.push(session);
+  }
+  const [restless, ...neighbours] = sessions;
+  await simulation.run(3_000);
+  const before = neighbours.map(({ late, sent }) => ({ late, sent: sent.length }));
+  for (let index = 0; index < SECONDS * PER_SECOND; index++) {
+    const act = ask(index);
+    if (act === 'draft') simulation.draft(restless!, `d${index}`, scene(index));
+    else if (act === 'key') restless!.act([1, -1, 0][index % 3]!);
+    else simulation.request(restless!, `r${index}`, act, 1);
+    await simulation.run(1_000 / PER_SECOND);
+  }
+  const outcome = { sessions: sessions.length, late: neighbours.map(({ late }, index) => late - before[index]!.late), sent: neighbours.map(({ sent }, index) => sent.length - before[index]!.sent) };
+  await simulation.finish();
+  return outcome;
+}
+
+const task = workerData as NeighbourTask;
+const outcomes: [string, NeighbourOutcome][] = [];
+for (const [kind, ask] of Object.entries(RESTLESS)) if (task.only === undefined || task.only === kind) outcomes.push([kind, await play(ask, task)]);
+parentPort!.postMessage(outcomes);
