@@ -140,7 +140,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       case 'picture':
         return state.inFlight?.picture ?? null;
       case 'sound':
-        return state.sound;
+        // Going back to the frame before leaves it as it was, but without the picture that it belongs to.
+        return state.inFlight === null || state.inFlight.filled === null ? null : state.sound;
       default:
         return null;
     }

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Simulation } from '../../interruption/virtual/Simulation.ts';
+import { seededRandom } from '../../interruption/seeded_random.ts';
 import type { SimulatedSession } from '../../interruption/virtual/SimulatedSession.ts';
 
 const FRAME = 7_500;
@@ -79,3 +80,28 @@ test('pressing keys all the time costs no more than the reserve: a neighbour mis
   assert.ok(simulation.core.stats().deadlinesMissed - before <= 2);
   await simulation.finish();
 });
+
+for (const component of ['denoise_step', 'clean_write', 'vae_decode', 'audio_synth', 'director_step'] as const) {
+  test(`input that changes while a ${component} is out: no unit fails, and what goes out is contiguous`, async () => {
+    let session: SimulatedSession | null = null;
+    let presses = 0;
+    const random = seededRandom(7);
+    const simulation: Simulation = new Simulation({
+      outcome: (batch, deviceMs) => {
+        // Also while what was taken back is being made again, and what follows is all that there is time for.
+        if (batch.component === component && session !== null && random() < 0.25) simulation.clock.schedule(simulation.clock.now() + deviceMs * 0.6, () => session!.act(++presses % 2 === 0 ? 1 : -1));
+        return { deviceMs, answer: 'ok' };
+      },
+    });
+    session = simulation.open();
+    for (let turn = 0; turn < 40; turn++) {
+      await simulation.run(1_500);
+      if (component === 'director_step') simulation.request(session, `r${turn}`, { request: 'redirect', prompt: `scene ${(turn % 8) + 2}`, seamless: true });
+    }
+    assert.ok(session.recalls >= 3, `${session.recalls} recalls`);
+    assert.equal(simulation.core.stats().unitsFailed, 0);
+    for (const [at, frame] of session.sent.entries()) assert.equal(frame.start90k, at * FRAME);
+    session = (simulation.close(session), null);
+    await simulation.finish();
+  });
+}
