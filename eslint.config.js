@@ -27,7 +27,8 @@ const MAY_IMPORT = {
   'inline-programs': ['engine', 'realtime-programs'],
   sessions: ['realtime-programs', 'engine', 'media', 'artifacts'],
   integrations: ['sessions', 'realtime-programs', 'engine', 'media', 'artifacts'],
-  cli: ['api', 'storage', 'sessions', 'realtime-programs', 'engine'],
+  simulation: ['realtime-programs', 'engine', 'media'],
+  cli: ['api', 'storage', 'sessions', 'simulation', 'realtime-programs', 'engine'],
   api: ['integrations', 'sessions', 'realtime-programs', 'engine', 'media', 'artifacts'],
 };
 

@@ -4,7 +4,7 @@
  * `SEGUE_BENCH_N`: presses a side (300). `SEGUE_BENCH_SPEED`: how many times faster than the table the device is (1). `SEGUE_BENCH_LOAD`: sessions beside it (0).
  */
 import { summarise } from '../probe/derive.ts';
-import { seededRandom } from '../test/interruption/seeded_random.ts';
+import { seededRandom } from '../src/simulation/seeded_random.ts';
 import { Figure, type Side } from './Figure.ts';
 import { VirtualDrive } from './virtual/VirtualDrive.ts';
 

@@ -6,13 +6,14 @@
  * `SEGUE_BENCH_PICTURES=1`: the graphs run as well, and what is shown is judged: whether place, time and weather are as asked 1.5 s later.
  * `SEGUE_BENCH_WAYS`: some of the figures only, by name.
  */
-import { seededRandom } from '../test/interruption/seeded_random.ts';
+import { seededRandom } from '../src/simulation/seeded_random.ts';
 import { Classifier, PICTURE_HEIGHT, PICTURE_WIDTH, type Reading } from '../test/oracle/Classifier.ts';
 import { summarise } from '../probe/derive.ts';
+import type { SentFrame } from '../src/simulation/SimulatedViewer.ts';
 import { Figure, type Side } from './Figure.ts';
 import { VirtualDrive } from './virtual/VirtualDrive.ts';
 import { PreviewProbe } from './virtual/PreviewProbe.ts';
-import type { Sent } from './virtual/Viewer.ts';
+
 
 const PICTURES = process.env['SEGUE_BENCH_PICTURES'] === '1';
 const SAMPLES = Number(process.env['SEGUE_BENCH_N'] ?? (PICTURES ? 40 : 300));
@@ -93,7 +94,7 @@ async function sample(drive: VirtualDrive, preview: PreviewProbe | null, version
   const pressMs = clock.now();
   preview?.want(version);
   viewer.redirect(`r${version}`, prompt, seamless, version);
-  const changed = (): Sent[] => viewer.sent.filter(({ chunk }) => chunk.conditioningVersion >= version);
+  const changed = (): SentFrame[] => viewer.sent.filter(({ chunk }) => chunk.conditioningVersion >= version);
   const wanted = PICTURES ? JUDGED : 1;
   for (let waited = 0; changed().length < wanted; waited += 20) {
     if (waited > 10_000) throw new Error(`nothing changed within 10 s of ${prompt}`);

@@ -8,9 +8,10 @@ import type { EngineOptions } from '../../src/engine/runtime/engine_options.ts';
 import { VirtualClock } from '../../src/observe/virtual_clock.ts';
 import { continuationModel, driveLanguage } from '../../src/realtime-programs/drive_model.ts';
 import { VideoContinuation } from '../../src/realtime-programs/VideoContinuation.ts';
+import { joinedMs } from '../../src/simulation/unit_costs.ts';
 import type { EngineToControl, TraceEvent } from '../../src/streams/messages.ts';
 import { ComputedWorker } from './ComputedWorker.ts';
-import { Viewer } from './Viewer.ts';
+import { WatchingViewer } from './WatchingViewer.ts';
 
 /** Milliseconds of one unit alone on one core: the table of the virtual schedules, at the speed of the machine of `docs/benchmarks.md` (10 ms a denoise step, 17 ms a plan of eight words). */
 export const UNIT_MS: Readonly<Record<string, number>> = { director_prefill: 3.5, director_step: 2, text_encoder: 1.5, start_bank: 0.2, denoise_step: 10, clean_write: 10, vae_decode: 13, audio_synth: 1.2, director_logprob: 3, vae_encode: 18 };
@@ -31,12 +32,12 @@ export class VirtualDrive {
   readonly clock: VirtualClock;
   readonly core: EngineCore;
   readonly worker: ComputedWorker;
-  readonly viewer: Viewer;
+  readonly viewer: WatchingViewer;
   /** Traces, faults and failures. */
   readonly messages: EngineToControl[];
-  readonly #others: readonly Viewer[];
+  readonly #others: readonly WatchingViewer[];
 
-  private constructor(clock: VirtualClock, core: EngineCore, worker: ComputedWorker, viewers: readonly Viewer[], messages: EngineToControl[]) {
+  private constructor(clock: VirtualClock, core: EngineCore, worker: ComputedWorker, viewers: readonly WatchingViewer[], messages: EngineToControl[]) {
     this.clock = clock;
     this.core = core;
     this.worker = worker;
@@ -50,13 +51,13 @@ export class VirtualDrive {
     const spec = loadModelSpec(new URL('../../models/drive', import.meta.url).pathname, { verifyChecksums: false });
     const kernels = createKernels(spec);
     const program = new VideoContinuation(continuationModel(spec, kernels, driveLanguage(PromptProcessor.load(spec))));
-    const batchMs = ({ component, units }: Pick<WorkUnitBatch, 'component' | 'units'>): number => joined(UNIT_MS[component]! / speed, units.length);
+    const batchMs = ({ component, units }: Pick<WorkUnitBatch, 'component' | 'units'>): number => joinedMs(UNIT_MS[component]! / speed, units.length);
     const cost = Object.keys(spec.components).flatMap((component) =>
-      [1, 2, 4].map((batch) => ({ component, shapeKey: shapeKeyOf(component, spec.components[component]!), batch, p50Ms: joined(UNIT_MS[component]! / speed, batch), p95Ms: joined(UNIT_MS[component]! / speed, batch) })),
+      [1, 2, 4].map((batch) => ({ component, shapeKey: shapeKeyOf(component, spec.components[component]!), batch, p50Ms: joinedMs(UNIT_MS[component]! / speed, batch), p95Ms: joinedMs(UNIT_MS[component]! / speed, batch) })),
     );
     const loaded = { modelId: spec.modelId, weightsVersion: spec.checkpoint.weightsVersion, fingerprint: 'virtual', cost };
     const worker = await ComputedWorker.open({ clock, spec, kernels, loaded, batchMs, computes: (component) => pictures || component.startsWith('director_') });
-    const viewers = new Map<string, Viewer>();
+    const viewers = new Map<string, WatchingViewer>();
     const messages: EngineToControl[] = [];
     const core = new EngineCore({
       clock,
@@ -75,7 +76,7 @@ export class VirtualDrive {
     const { format } = program;
     for (let index = 0; index <= load; index++) {
       const sessionId = `s${index}`;
-      const viewer = new Viewer({ sessionId, clock, core, pictureBytes: format.width * format.height * 3, soundBytes: (format.audioSampleRate / format.framesPerSecond) * 2, keeps: pictures && index === 0 });
+      const viewer = new WatchingViewer({ sessionId, clock, engine: core, pictureBytes: format.width * format.height * 3, soundBytes: (format.audioSampleRate / format.framesPerSecond) * 2, keeps: pictures && index === 0 });
       viewers.set(sessionId, viewer);
       core.receive({ type: 'session.open', sessionId, model: spec.modelId, program: 'drive', seed: seed + index, prompt: 'forest at day', image: null, tenant: 't', channels: viewer.channels });
     }
@@ -105,8 +106,3 @@ export class VirtualDrive {
 
 /** Shorter than what is long to compute; a result that is late is late by no more. */
 const STEP_MS = 1;
-
-/** Joining gains a fifth at four, as measured. */
-function joined(ms: number, batch: number): number {
-  return ms * (batch - 0.06 * batch * (batch - 1));
-}

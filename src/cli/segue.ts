@@ -5,9 +5,10 @@ import type { Command } from './Command.ts';
 import { CommandError, EXIT } from './CommandError.ts';
 import { replay } from './replay.ts';
 import { schemas } from './schemas.ts';
+import { simulate } from './simulate.ts';
 import { validate } from './validate.ts';
 
-const COMMANDS: ReadonlyMap<string, Command> = new Map(Object.entries({ replay, validate, schemas }));
+const COMMANDS: ReadonlyMap<string, Command> = new Map(Object.entries({ replay, simulate, validate, schemas }));
 
 process.exitCode = await main(process.argv.slice(2));
 

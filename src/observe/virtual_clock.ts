@@ -1,8 +1,8 @@
 import type { Clock, Timer } from './clock.ts';
+import { Heap } from './Heap.ts';
 
 interface Pending extends Timer {
   readonly atMs: number;
-  readonly order: number;
   readonly run: () => void;
   cancelled: boolean;
 }
@@ -18,8 +18,8 @@ interface Pending extends Timer {
  */
 export class VirtualClock implements Clock {
   #now = 0;
-  #order = 0;
-  #pending: Pending[] = [];
+  #live = 0;
+  readonly #pending = new Heap<Pending>(({ atMs }) => atMs);
 
   now(): number {
     return this.#now;
@@ -28,30 +28,30 @@ export class VirtualClock implements Clock {
   schedule(atMs: number, run: () => void): Timer {
     const entry: Pending = {
       atMs: Math.max(atMs, this.#now),
-      order: this.#order++,
       run,
       cancelled: false,
-      cancel() {
+      cancel: () => {
+        if (!entry.cancelled) this.#live--;
         entry.cancelled = true;
       },
     };
-    let at = this.#pending.length;
-    while (at > 0 && this.#pending[at - 1]!.atMs > entry.atMs) at--;
-    this.#pending.splice(at, 0, entry);
+    this.#live++;
+    this.#pending.push(entry);
     return entry;
   }
 
   /** Number of timers that have neither fired nor been cancelled. */
   get pending(): number {
-    return this.#pending.reduce((count, entry) => count + (entry.cancelled ? 0 : 1), 0);
+    return this.#live;
   }
 
   /** Fires every timer due up to and including `atMs`, then stands at `atMs`. */
   async advanceTo(atMs: number): Promise<void> {
     await settle();
-    for (let next = this.#pending[0]; next !== undefined && next.atMs <= atMs; next = this.#pending[0]) {
-      this.#pending.shift();
+    for (let next = this.#pending.peek(); next !== null && next.atMs <= atMs; next = this.#pending.peek()) {
+      this.#pending.pop();
       if (next.cancelled) continue;
+      next.cancel();
       this.#now = next.atMs;
       next.run();
       await settle();

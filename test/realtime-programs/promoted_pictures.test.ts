@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { VirtualDrive } from '../../bench/virtual/VirtualDrive.ts';
-import type { Sent } from '../../bench/virtual/Viewer.ts';
+import type { SentFrame } from '../../src/simulation/SimulatedViewer.ts';
 
 const PROMPT = 'snowy mountains at night with fog';
 
 /** Pictures after a redirect, of the model itself. */
-async function redirected(drafts: boolean, holdMs: number): Promise<{ readonly sent: readonly Sent[]; readonly from: unknown }> {
+async function redirected(drafts: boolean, holdMs: number): Promise<{ readonly sent: readonly SentFrame[]; readonly from: unknown }> {
   const drive = await VirtualDrive.open({ engine: {}, speed: 1, pictures: true, load: 0, seed: 11 });
   try {
     await drive.run(500);
