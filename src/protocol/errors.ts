@@ -23,6 +23,7 @@ export const ERRORS = {
   request_timeout: { status: 408, retryable: true },
   conflict: { status: 409, retryable: false },
   session_closed: { status: 410, retryable: false },
+  budget_exhausted: { status: 410, retryable: false },
   payload_too_large: { status: 413, retryable: false },
   unsupported_media_type: { status: 415, retryable: false },
   rate_limited: { status: 429, retryable: true },
