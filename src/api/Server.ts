@@ -6,7 +6,10 @@ import { EventLoopMonitor } from '../observe/EventLoopMonitor.ts';
 import type { Logger } from '../observe/log.ts';
 import { Metrics } from '../observe/Metrics.ts';
 import { SegueError } from '../protocol/errors.ts';
+import { RESOURCES } from '../protocol/session_usage.ts';
 import { SessionArchive } from '../sessions/SessionArchive.ts';
+import type { Budget } from '../sessions/SessionBudget.ts';
+import type { SessionLimits } from '../sessions/session_options.ts';
 import { SessionRegistry } from '../sessions/SessionRegistry.ts';
 import type { EngineCard } from '../streams/messages.ts';
 import type { ApiContext } from './ApiContext.ts';
@@ -119,7 +122,7 @@ export class Server {
       card,
       programs,
       prompts,
-      limits: { idleMs: config.sessions.idleMs, idleWarningMs: config.sessions.idleWarningMs, orphanMs: config.sessions.orphanMs },
+      limits: limitsOf(config.sessions),
       maxSessions: config.sessions.max,
       maxWaiting: config.sessions.maxWaiting,
       archive,
@@ -229,6 +232,11 @@ export class Server {
     await storage?.close(graceMs);
     monitor.close();
   }
+}
+
+function limitsOf({ idleMs, idleWarningMs, orphanMs, ...sessions }: Config['sessions']): SessionLimits {
+  const budget = Object.fromEntries(RESOURCES.map((resource) => [resource, sessions[resource] === 0 ? Infinity : sessions[resource]])) as Budget;
+  return { idleMs, idleWarningMs, orphanMs, budget };
 }
 
 /** Whether `work` was done in time; a failure of it is thrown. */

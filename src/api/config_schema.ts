@@ -26,6 +26,9 @@ export const Config = section({
     idleMs: Ms('Without a request or a change of action a session closes after this.', 1_000),
     idleWarningMs: Ms('It says so this long before.'),
     orphanMs: Ms('Without a connection a session is kept this long.'),
+    deviceMs: Type.Integer({ minimum: 0, description: 'Device time that a session may use up; 0: no limit.' }),
+    wallMs: Type.Integer({ minimum: 0, description: 'Time that a session may be open; 0: no limit.' }),
+    sentBytes: Type.Integer({ minimum: 0, description: 'Bytes of media that a session may send; 0: no limit.' }),
   }),
   storage: section({
     directory: Type.Union([Type.String(), Type.Null()], { description: 'Where sessions are kept, relative to the project; null or empty: nowhere, they end with the process.' }),
@@ -70,7 +73,7 @@ export const DEFAULT_CONFIG: Config = {
   auth: { apiKeys: [], tokenSecret: '', tokenTtlMs: 3_600_000 },
   cors: { origins: [] },
   model: { directory: 'models/drive' },
-  sessions: { max: 64, maxWaiting: 64, idleMs: 600_000, idleWarningMs: 60_000, orphanMs: 60_000 },
+  sessions: { max: 64, maxWaiting: 64, idleMs: 600_000, idleWarningMs: 60_000, orphanMs: 60_000, deviceMs: 0, wallMs: 0, sentBytes: 0 },
   storage: { directory: 'data', resumeMs: 600_000, snapshotChunks: 60, maxAgeHours: 168, sessionMegabytes: 512 },
   ice: { servers: [], turnUrls: [], turnSecret: '', turnTtlMs: 3_600_000, addresses: [], minPort: 40_000, maxPort: 49_999 },
   demo: { enabled: 'loopback', perMinute: 30 },

@@ -147,6 +147,7 @@ export class MediaServer {
     if (this.#closed.size > CLOSED_KEPT) this.#forget(this.#closed.keys().next().value!);
     this.#past = addCounters(this.#past, session);
     this.#log.debug({ sessionId, reason }, 'session closes');
+    this.#tellUsage(session);
     let watchdog: NodeJS.Timeout | undefined;
     const bound = new Promise<'late'>((resolve) => (watchdog = setTimeout(resolve, CLOSE_TIMEOUT_MS, 'late')));
     if ((await Promise.race([session.close(), bound])) === 'late') this.#log.error({ sessionId }, 'connections of a session did not close in time');
@@ -265,11 +266,17 @@ export class MediaServer {
     return early;
   }
 
+  #tellUsage({ sessionId, counters }: MediaSession): void {
+    const sentBytes = counters.takeChangedBytes();
+    if (sentBytes !== null) this.#sinks.toControl({ type: 'media.usage', sessionId, sentBytes });
+  }
+
   #scheduleStats(): void {
     this.#statsTimer = this.#clock.schedule(this.#clock.now() + STATS_INTERVAL_MS, () => {
       let lipSyncMaxMs = 0;
       let lateMaxMs = 0;
       for (const session of this.#sessions.values()) {
+        this.#tellUsage(session);
         const maxima = session.counters.takeMaxima();
         lipSyncMaxMs = Math.max(lipSyncMaxMs, maxima.lipSyncMs);
         lateMaxMs = Math.max(lateMaxMs, maxima.lateMs);

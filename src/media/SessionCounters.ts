@@ -10,6 +10,7 @@ export class SessionCounters {
   stalePackets = 0;
   fences = 0;
   messagesRefused = 0;
+  #reportedBytes = 0;
   #lipSyncMaxMs = 0;
   #lateMaxMs = 0;
   #soundLateMs: number | null = null;
@@ -18,6 +19,13 @@ export class SessionCounters {
     this.packetsSent += packets;
     this.bytesSent += bytes;
     if (stale) this.stalePackets += packets;
+  }
+
+  /** Bytes sent in all; null where they are as many as at the last call. */
+  takeChangedBytes(): number | null {
+    if (this.bytesSent === this.#reportedBytes) return null;
+    this.#reportedBytes = this.bytesSent;
+    return this.bytesSent;
   }
 
   pictureLeft(repeat: boolean, keyframe: boolean): void {

@@ -3,11 +3,12 @@
  * Times named `…90k` are media time; `rtp…` are RTP timestamps as the browser reports them.
  */
 import { Type, type Static } from 'typebox';
-import { ErrorBody } from './errors.ts';
+import { ErrorBody, type ErrorCode } from './errors.ts';
 import { PromptWarning } from './prompt_warning.ts';
 import { APPLIED_HOWS } from './applied_how.ts';
 import { AdapterInForce, AdapterOffer, SessionAdapter } from './session_adapter.ts';
 import { NamedPlan } from './named_plan.ts';
+import { RESOURCES } from './session_usage.ts';
 
 export const PROTOCOL_VERSION = 1;
 
@@ -189,8 +190,11 @@ export const Superseded = Type.Object({ type: Type.Literal('superseded'), re: Id
 export const RequestError = Type.Object({ type: Type.Literal('error'), re: Type.Optional(Id), error: ErrorBody });
 /** The server drains: streams end within `deadlineMs`. */
 export const Goaway = Type.Object({ type: Type.Literal('goaway'), deadlineMs: Type.Integer(), reason: Type.String() });
-export const Closed = Type.Object({ type: Type.Literal('closed'), reason: Type.String() });
+/** `code`: of the error that ended the session; absent where none did. */
+export const Closed = Type.Object({ type: Type.Literal('closed'), reason: Type.String(), code: Type.Optional(Type.Unsafe<ErrorCode>(Type.String())) });
 export const IdleWarning = Type.Object({ type: Type.Literal('idle'), closesInMs: Type.Integer() });
+/** Four fifths of a limit are used up. At the limit the session ends with `budget_exhausted`. */
+export const BudgetWarning = Type.Object({ type: Type.Literal('budget'), resource: Type.Enum([...RESOURCES]), used: Type.Number(), limit: Type.Number() });
 
 /** Of the draft `re`: at once whether its words are understood, and once more with the model's plan where there was time to make one. */
 export const DraftPreview = Type.Object({
@@ -202,7 +206,7 @@ export const DraftPreview = Type.Object({
   warnings: Type.Array(PromptWarning),
 });
 
-export const ServerControlMessage = Type.Union([Ready, Accepted, Applied, Forked, Superseded, RequestError, Goaway, Closed, IdleWarning, DraftPreview]);
+export const ServerControlMessage = Type.Union([Ready, Accepted, Applied, Forked, Superseded, RequestError, Goaway, Closed, IdleWarning, DraftPreview, BudgetWarning]);
 export type ServerControlMessage = Static<typeof ServerControlMessage>;
 
 // ---------------------------------------------------------------- server → client, `state`

@@ -24,6 +24,7 @@ export const ERRORS = {
   conflict: { status: 409, retryable: false },
   session_closed: { status: 410, retryable: false },
   not_kept: { status: 410, retryable: false },
+  budget_exhausted: { status: 410, retryable: false },
   payload_too_large: { status: 413, retryable: false },
   unsupported_media_type: { status: 415, retryable: false },
   rate_limited: { status: 429, retryable: true },

@@ -4,6 +4,7 @@ import { MemoryImport } from './prompt_memory.ts';
 import { PromptWarning } from './prompt_warning.ts';
 import { AdapterInForce, SessionAdapter } from './session_adapter.ts';
 import { SessionImage } from './session_image.ts';
+import { SessionUsage } from './session_usage.ts';
 
 export const SESSION_STATES = ['created', 'waiting', 'connecting', 'active', 'paused', 'orphaned', 'closing', 'closed', 'failed'] as const;
 export type SessionStateName = (typeof SESSION_STATES)[number];
@@ -19,7 +20,17 @@ export const CreateSession = Type.Object(
     memory: Type.Optional(MemoryImport),
     seed: Type.Optional(Type.Integer({ minimum: 0, maximum: 0x7fffffff })),
     limits: Type.Optional(
-      Type.Object({ idleMs: Type.Optional(Type.Integer({ minimum: 1000 })), orphanMs: Type.Optional(Type.Integer({ minimum: 0 })) }, { additionalProperties: false }),
+      Type.Object(
+        {
+          idleMs: Type.Optional(Type.Integer({ minimum: 1000 })),
+          orphanMs: Type.Optional(Type.Integer({ minimum: 0 })),
+          /** Used up, the session ends with `budget_exhausted`; see `usage`. */
+          deviceMs: Type.Optional(Type.Integer({ minimum: 1 })),
+          wallMs: Type.Optional(Type.Integer({ minimum: 1000 })),
+          sentBytes: Type.Optional(Type.Integer({ minimum: 1 })),
+        },
+        { additionalProperties: false },
+      ),
     ),
     /** From an earlier `at_capacity` answer: keeps the place in the queue. Expires when it isn't used for 15 s. */
     ticket: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
@@ -46,7 +57,11 @@ export const SessionView = Type.Object(
     prompt: Type.Union([Type.String(), Type.Null()]),
     adapter: Type.Optional(Type.Union([AdapterInForce, Type.Null()])),
     connections: Type.Integer(),
+    /** Absent while nobody has come back to it after a restart. */
+    usage: Type.Optional(SessionUsage),
     reason: Type.Optional(Type.String()),
+    /** With `reason`, where an error ended it: its code. */
+    code: Type.Optional(Type.String()),
   },
   { $id: 'Session' },
 );

@@ -3,6 +3,7 @@ import type { Logger } from '../observe/log.ts';
 import { SegueError } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { SessionStateName, SessionView } from '../protocol/rest.ts';
+import { NO_USAGE, type Resource } from '../protocol/session_usage.ts';
 import type { EngineCard, EngineToControl, IceCandidate, InjectedFault, MediaToControl, SessionChannels } from '../streams/messages.ts';
 import { SessionWords } from '../streams/session_words.ts';
 import { EngineReservation } from './EngineReservation.ts';
@@ -13,6 +14,7 @@ import type { RequestAnswer } from './RequestLedger.ts';
 import type { WaitUntil } from './RequestWaiters.ts';
 import { createSessionChannels } from './session_channels.ts';
 import type { SessionOptions } from './session_options.ts';
+import { SessionBudget, type Budget } from './SessionBudget.ts';
 import { SessionConnections, type ConnectionView, type RelaySink } from './SessionConnections.ts';
 import { SessionConversation } from './SessionConversation.ts';
 import { SessionEventLog } from './SessionEventLog.ts';
@@ -48,6 +50,7 @@ export class Session {
   readonly #flow: SessionFlow;
   readonly #conversation: SessionConversation;
   readonly #idle: IdleWatch;
+  readonly #budget: SessionBudget;
   readonly #keeper: SessionKeeper | null;
   /** What is committed is told by the storage. */
   #storyKept = false;
@@ -85,6 +88,7 @@ export class Session {
       memory: this.memory,
       connections: this.#connections,
       conditioningVersion: () => this.#conversation.conditioningVersion,
+      usage: () => this.#budget.usage,
     });
     this.#reservation = new EngineReservation({ ...options, channels: this.#channels, onLost: (error) => void this.fail(error) });
     this.#idle = new IdleWatch({
@@ -97,6 +101,17 @@ export class Session {
         this.events.append('session.idle', { closesInMs });
       },
       expire: () => void this.close(`idle for ${Math.round(limits.idleMs / 1000)} s`),
+    });
+    this.#budget = new SessionBudget({
+      clock,
+      budget: limits.budget,
+      used: returning?.from.usage ?? NO_USAGE,
+      warn: (resource, used, limit) => {
+        this.#connections.broadcast('control', { type: 'budget', resource, used, limit });
+        this.events.append('session.budget', { resource, used, limit, usage: this.#budget.usage });
+      },
+      exhausted: (resource, limit) => void this.#endWith('close', new SegueError('budget_exhausted', exhaustedMessage(resource, limit), { param: `limits.${resource}` })),
+      note: (usage) => this.events.append('session.usage', { usage }),
     });
     this.#flow = new SessionFlow({
       clock,
@@ -182,6 +197,10 @@ export class Session {
       case 'session.committed':
         if (!this.#storyKept) this.#position.commit(message.media90k);
         return;
+      case 'session.usage': {
+        const { deviceMs, lateFrames } = message;
+        return this.#budget.report({ deviceMs, lateFrames });
+      }
       case 'session.keeping': {
         const { behindFromChunk, reason } = message;
         this.#options.log.warn({ behindFromChunk, reason }, behindFromChunk === null ? 'the story is kept again' : 'the story is not kept');
@@ -215,6 +234,8 @@ export class Session {
         this.#position.report(message.sent90k, message.presented90k);
         this.memory.present(message.presented90k);
         return this.#report.tellPosition();
+      case 'media.usage':
+        return this.#budget.report({ sentBytes: message.sentBytes });
       case 'media.flowing':
         this.events.append('media.flowing', { epoch: message.epoch, media90k: message.media90k });
         return;
@@ -285,36 +306,42 @@ export class Session {
 
   /** Ends streams in order, frees what is reserved, says why. Idempotent; resolves when all is done, and never later than its watchdogs. */
   close(reason: string): Promise<void> {
-    this.#ending ??= this.#end(reason, null);
+    this.#ending ??= this.#end('close', reason, null);
     return this.#ending;
   }
 
   /** As {@link close}, into `failed`. */
   fail(error: SegueError): Promise<void> {
-    this.#ending ??= this.#end(error.message, error);
+    return this.#endWith('fail', error);
+  }
+
+  #endWith(transition: 'close' | 'fail', error: SegueError): Promise<void> {
+    this.#ending ??= this.#end(transition, error.message, error);
     return this.#ending;
   }
 
-  async #end(reason: string, error: SegueError | null): Promise<void> {
+  async #end(transition: 'close' | 'fail', reason: string, error: SegueError | null): Promise<void> {
     const { media, log } = this.#options;
     const wasOpen = this.state !== 'created';
     const cause = error ?? new SegueError('session_closed', reason);
-    this.#status.end(error ? 'fail' : 'close', reason);
-    log[error && error.code !== 'at_capacity' ? 'warn' : 'info']({ reason, ...(error ? { code: error.code } : {}) }, error ? 'session failed' : 'session closing');
+    this.#status.end(transition, reason, error?.code ?? null);
+    const failed = transition === 'fail';
+    log[failed && error?.code !== 'at_capacity' ? 'warn' : 'info']({ reason, ...(error ? { code: error.code } : {}) }, failed ? 'session failed' : 'session closing');
     this.#reservation.settle();
     this.#flow.close();
     this.#idle.close();
+    this.#budget.close();
     this.#opened.reject(cause);
     this.#conversation.close(cause);
     this.#connections.stopAccepting(reason);
     // From here on nobody commits, sends or accepts anything for this session, whatever is still on its way.
     this.words.markClosed();
     if (wasOpen) await this.#reservation.release();
-    if (error) this.#connections.broadcast('control', { type: 'error', error: error.toBody() });
-    this.#connections.broadcast('control', { type: 'closed', reason });
+    if (failed) this.#connections.broadcast('control', { type: 'error', error: cause.toBody() });
+    this.#connections.broadcast('control', { type: 'closed', reason, ...(error ? { code: error.code } : {}) });
     const sent = media.send({ type: 'session.close', sessionId: this.id, reason });
     await this.#connections.drained(sent ? DRAIN_WATCHDOG_MS : 0);
-    if (!error) this.#status.move('closed');
+    if (!failed) this.#status.move('closed');
     this.events.append('session.closed', { reason, ...(error ? { error: error.toBody() } : {}) });
     this.events.end();
   }
@@ -323,7 +350,7 @@ export class Session {
   #keep(): void {
     const { id, program, seed, prompt, image, plan = null, tenant, stamp, endsOnLeave, limits, archive } = this.#options;
     if (archive === null || this.#keeper === null) return;
-    const options: KeptOptions = { tenant, stamp, endsOnLeave, idleMs: limits.idleMs, orphanMs: limits.orphanMs, ...(plan === null ? {} : { plan }) };
+    const options: KeptOptions = { tenant, stamp, endsOnLeave, idleMs: limits.idleMs, orphanMs: limits.orphanMs, budget: finite(limits.budget), ...(plan === null ? {} : { plan }) };
     this.#keeper.created({ sessionId: id, createdAt: this.#report.createdAt, program, seed, prompt, image, fingerprint: archive.fingerprint, options: JSON.stringify(options) });
   }
 
@@ -353,6 +380,7 @@ export class Session {
     this.#flow.awaitConnection();
     this.#idle.start();
     this.#opened.resolve();
+    this.#budget.start();
   }
 
   #onMoved(): void {
@@ -360,6 +388,21 @@ export class Session {
     this.events.append('session.updated', { ...this.view });
     this.#report.tell();
   }
+}
+
+const BUDGET_NAMES: Readonly<Record<Resource, (limit: number) => string>> = {
+  deviceMs: (limit) => `device time (${limit / 1000} s)`,
+  wallMs: (limit) => `time (${limit / 1000} s)`,
+  sentBytes: (limit) => `volume (${limit} bytes)`,
+};
+
+function exhaustedMessage(resource: Resource, limit: number): string {
+  return `the session has used up its ${BUDGET_NAMES[resource](limit)}`;
+}
+
+/** Without what has no limit: `Infinity` is not JSON. */
+function finite(budget: Budget): Partial<Budget> {
+  return Object.fromEntries(Object.entries(budget).filter(([, limit]) => limit !== Infinity));
 }
 
 /** Outside of the session: its events are kept when it has ended, and must not keep it. */

@@ -6,6 +6,7 @@ import { SegueError } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { MemoryImport, MemoryView } from '../protocol/prompt_memory.ts';
 import type { SessionView } from '../protocol/rest.ts';
+import { RESOURCES, type Resource } from '../protocol/session_usage.ts';
 import { adapterInForce, type SessionAdapter } from '../protocol/session_adapter.ts';
 import type { EngineCard, EngineToControl, MediaToControl } from '../streams/messages.ts';
 import { AdmissionQueue, type QueuePlace } from './AdmissionQueue.ts';
@@ -15,6 +16,7 @@ import { BLANK_TURN } from './memory_turn.ts';
 import type { EnginePort, MediaPort, PromptReader } from './ports.ts';
 import { Session } from './Session.ts';
 import type { SessionArchive } from './SessionArchive.ts';
+import type { Budget } from './SessionBudget.ts';
 import type { SessionEventLog } from './SessionEventLog.ts';
 import { createId } from './session_ids.ts';
 import type { SessionLimits, SessionOptions } from './session_options.ts';
@@ -52,12 +54,15 @@ export interface SessionWish {
   /** Turns of another session: the story begins with what was in force in it. */
   readonly memory?: MemoryImport | undefined;
   readonly seed?: number | undefined;
-  readonly limits?: { readonly idleMs?: number | undefined; readonly orphanMs?: number | undefined } | undefined;
+  readonly limits?: LimitsWish | undefined;
   readonly ticket?: string | undefined;
   readonly stamp?: boolean | undefined;
   readonly tenant: string;
   readonly endsOnLeave?: boolean;
 }
+
+/** No more than the deployment's own. */
+export type LimitsWish = { readonly [limit in 'idleMs' | 'orphanMs' | Resource]?: number | undefined };
 
 /** What is left of a session that has ended. */
 interface EndedSession {
@@ -290,7 +295,7 @@ export class SessionRegistry {
     }
     const { program, seed, prompt, image } = world.session;
     const from = readReturn(world);
-    const { tenant, stamp, endsOnLeave, idleMs, orphanMs, plan = null } = from.options;
+    const { tenant, stamp, endsOnLeave, idleMs, orphanMs, budget = {}, plan = null } = from.options;
     const session = await this.#openSession({
       id,
       program,
@@ -302,7 +307,7 @@ export class SessionRegistry {
       tenant,
       stamp,
       endsOnLeave,
-      limits: this.#limits({ idleMs, orphanMs }),
+      limits: this.#limits({ idleMs, orphanMs, ...budget }),
       returning: { from, story: world.story },
     });
     this.#dormant.forget(id);
@@ -310,10 +315,11 @@ export class SessionRegistry {
   }
 
   /** A session with a short time-out is still warned: at most half of it before the end. */
-  #limits({ idleMs = Infinity, orphanMs = Infinity }: { readonly idleMs?: number | undefined; readonly orphanMs?: number | undefined }): SessionLimits {
+  #limits({ idleMs = Infinity, orphanMs = Infinity, ...wished }: LimitsWish): SessionLimits {
     const { limits } = this.#options;
     const idle = Math.min(limits.idleMs, idleMs);
-    return { idleMs: idle, idleWarningMs: Math.min(limits.idleWarningMs, idle / 2), orphanMs: Math.min(limits.orphanMs, orphanMs) };
+    const budget = Object.fromEntries(RESOURCES.map((resource) => [resource, Math.min(limits.budget[resource], wished[resource] ?? Infinity)])) as Budget;
+    return { idleMs: idle, idleWarningMs: Math.min(limits.idleWarningMs, idle / 2), orphanMs: Math.min(limits.orphanMs, orphanMs), budget };
   }
 
   async #openSession(options: Omit<SessionOptions, 'card' | 'engine' | 'media' | 'prompts' | 'clock' | 'log' | 'archive' | 'onSettled'>): Promise<Session> {

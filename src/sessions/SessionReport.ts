@@ -1,5 +1,6 @@
 import type { StateUpdate } from '../protocol/channel.ts';
 import type { SessionView } from '../protocol/rest.ts';
+import type { SessionUsage } from '../protocol/session_usage.ts';
 import type { SessionWords } from '../streams/session_words.ts';
 import type { PromptMemory } from './PromptMemory.ts';
 import type { SessionConnections } from './SessionConnections.ts';
@@ -17,6 +18,7 @@ export interface ReportParts {
   readonly memory: PromptMemory;
   readonly connections: SessionConnections;
   readonly conditioningVersion: () => number;
+  readonly usage: () => SessionUsage;
 }
 
 /** How a session looks from outside: to the API, and to its clients whenever that changes. */
@@ -34,7 +36,7 @@ export class SessionReport {
 
   get view(): SessionView {
     const { id, card, program, seed } = this.#options;
-    const { words, status, position, memory, connections, conditioningVersion } = this.#parts;
+    const { words, status, position, memory, connections, conditioningVersion, usage } = this.#parts;
     return {
       id,
       state: status.state,
@@ -50,7 +52,9 @@ export class SessionReport {
       prompt: memory.prompt,
       adapter: memory.adapter,
       connections: connections.present,
+      usage: usage(),
       ...(status.reason === null ? {} : { reason: status.reason }),
+      ...(status.code === null ? {} : { code: status.code }),
     };
   }
 

@@ -1,4 +1,4 @@
-import { SegueError } from '../protocol/errors.ts';
+import { SegueError, type ErrorCode } from '../protocol/errors.ts';
 import type { SessionStateName } from '../protocol/rest.ts';
 import { isEnding, nextSessionState, type SessionTransition } from './session_state.ts';
 
@@ -7,6 +7,7 @@ export class SessionStatus {
   readonly #onMoved: () => void;
   #state: SessionStateName = 'created';
   #reason: string | null = null;
+  #code: ErrorCode | null = null;
 
   /** @param onMoved called after each change of state. */
   constructor(onMoved: () => void) {
@@ -22,6 +23,11 @@ export class SessionStatus {
     return this.#reason;
   }
 
+  /** Of the error that ends or ended it; null where none does. */
+  get code(): ErrorCode | null {
+    return this.#code;
+  }
+
   /** Takes no more requests or connections. */
   get ending(): boolean {
     return isEnding(this.#state);
@@ -35,8 +41,9 @@ export class SessionStatus {
     this.#onMoved();
   }
 
-  end(transition: 'close' | 'fail', reason: string): void {
+  end(transition: 'close' | 'fail', reason: string, code: ErrorCode | null = null): void {
     this.#reason = reason;
+    this.#code = code;
     this.move(transition);
   }
 

@@ -8,6 +8,7 @@ import type { KeptStory } from '../streams/storage_messages.ts';
 import type { Turn } from './memory_turn.ts';
 import type { EnginePort, MediaPort, PromptReader } from './ports.ts';
 import type { SessionArchive } from './SessionArchive.ts';
+import type { Budget } from './SessionBudget.ts';
 import type { SessionReturn } from './session_return.ts';
 
 export interface SessionLimits {
@@ -17,6 +18,8 @@ export interface SessionLimits {
   readonly idleWarningMs: number;
   /** Without a connection: kept this long. */
   readonly orphanMs: number;
+  /** What it may use up. */
+  readonly budget: Budget;
 }
 
 export interface SessionOptions {

@@ -1,10 +1,12 @@
 /** A session as it was kept, read for opening it again. */
 import { asksForScene, type SessionRequest } from '../protocol/channel.ts';
 import type { NamedPlan } from '../protocol/named_plan.ts';
+import { NO_USAGE, type SessionUsage } from '../protocol/session_usage.ts';
 import type { MediaTime90k } from '../streams/media_time.ts';
 import type { KeptWorld } from '../streams/storage_messages.ts';
 import type { NumberedTurn, Turn } from './memory_turn.ts';
 import { MAX_OPEN, type LedgerEntry, type RequestAnswer, type RequestKind } from './RequestLedger.ts';
+import type { Budget } from './SessionBudget.ts';
 import type { SessionEvent } from './SessionEventLog.ts';
 
 /** Options of a session that only the control side knows. */
@@ -14,6 +16,8 @@ export interface KeptOptions {
   readonly endsOnLeave: boolean;
   readonly idleMs: number;
   readonly orphanMs: number;
+  /** What it may use up, where that has a limit. */
+  readonly budget?: Partial<Budget>;
   /** What it began with, where a memory said it. */
   readonly plan?: NamedPlan;
 }
@@ -28,6 +32,8 @@ export interface ReturnedRequest {
 export interface SessionReturn {
   readonly createdAt: string;
   readonly options: KeptOptions;
+  /** As it was last written down: half a minute of it may be missing. */
+  readonly usage: SessionUsage;
   readonly events: readonly SessionEvent[];
   readonly turns: readonly NumberedTurn[];
   readonly requests: readonly ReturnedRequest[];
@@ -60,6 +66,7 @@ export function readReturn({ session, events, requests, turns, story }: KeptWorl
   return {
     createdAt: session.createdAt,
     options: JSON.parse(session.options) as KeptOptions,
+    usage: usageOf(events),
     events: events.map(({ sequence, type, at, data }) => ({ sequence, type, at, atMs: 0, data: JSON.parse(data) as SessionEvent['data'] })),
     turns: turns.map(({ ordinal, turn }) => ({ ordinal, turn: JSON.parse(turn) as Turn })),
     requests: returned,
@@ -69,6 +76,14 @@ export function readReturn({ session, events, requests, turns, story }: KeptWorl
     again,
     flow: last === 'pause' ? 'paused' : last === 'interrupt' && again === null ? 'interrupted' : 'running',
   };
+}
+
+function usageOf(events: KeptWorld['events']): SessionUsage {
+  for (const { data } of events.toReversed()) {
+    const { usage } = JSON.parse(data) as { readonly usage?: SessionUsage };
+    if (usage !== undefined) return usage;
+  }
+  return NO_USAGE;
 }
 
 /** A redirect, cut or blend that was accepted, and either never answered or shown only in media that is not kept. */

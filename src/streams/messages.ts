@@ -142,6 +142,8 @@ export type EngineToControl =
   | { readonly type: 'session.keeping'; readonly sessionId: string; readonly behindFromChunk: number | null; readonly reason?: string }
   /** A unit failed; `fatal` says whether the session goes on from committed state. */
   | { readonly type: 'session.fault'; readonly sessionId: string; readonly error: ErrorBody; readonly fatal: boolean }
+  /** What the session has taken of devices since it was opened here, and how many of its pictures were late. Once a second, where it has changed. */
+  | { readonly type: 'session.usage'; readonly sessionId: string; readonly deviceMs: number; readonly lateFrames: number }
   | { readonly type: 'session.closed'; readonly sessionId: string }
   | { readonly type: 'trace'; readonly events: readonly TraceEvent[] }
   | { readonly type: 'engine.stats'; readonly stats: EngineStats };
@@ -259,6 +261,8 @@ export type MediaToControl =
   | { readonly type: 'media.flowing'; readonly sessionId: string; readonly epoch: number; readonly media90k: MediaTime90k }
   | { readonly type: 'relay.text'; readonly sessionId: string; readonly connectionId: string; readonly channel: ChannelLabel; readonly text: string }
   | { readonly type: 'relay.media'; readonly sessionId: string; readonly connectionId: string; readonly kind: 'video' | 'audio'; readonly epoch: number; readonly rtp: number; readonly key: boolean; readonly bytes: Uint8Array }
+  /** Bytes of media that the session has sent since it was opened here. Once a second, where it has changed. */
+  | { readonly type: 'media.usage'; readonly sessionId: string; readonly sentBytes: number }
   | { readonly type: 'media.stats'; readonly stats: MediaStats };
 
 export interface HeldPosition {

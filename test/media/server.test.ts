@@ -52,6 +52,21 @@ function open(media: MediaServer, sessionId: string, stamp = false) {
 describe('media server', () => {
   after(() => Promise.all(servers.map((media) => media.drain())));
 
+  it('tells what each session has sent, and adds nothing to it while nothing is sent', async () => {
+    const { media, toControl } = server();
+    const { frame } = open(media, 'u');
+    media.fromControl({ type: 'connection.relay', sessionId: 'u', connectionId: 'c' });
+    for (let index = 0; index < 4; index++) frame(index);
+    await sleep(400);
+    media.fromControl({ type: 'session.close', sessionId: 'u', reason: 'enough' });
+    const sent = toControl.reduce((sum, message) => sum + (message.type === 'relay.media' ? message.bytes.byteLength : 0), 0);
+    const told = toControl.flatMap((message) => (message.type === 'media.usage' ? [message] : []));
+    assert.ok(sent > 0);
+    assert.deepEqual(told.at(-1), { type: 'media.usage', sessionId: 'u', sentBytes: sent });
+    await sleep(1_100);
+    assert.equal(toControl.filter(({ type }) => type === 'media.usage').length, told.length);
+  });
+
   it('relays encoded media and texts, and obeys what comes back by WebSocket', async () => {
     const { media, toControl } = server();
     const { words, frame } = open(media, 's', true);

@@ -24,7 +24,7 @@ export class SessionRig {
       card: CARD,
       prompts: PROMPTS,
       programs: ['drive'],
-      limits: { idleMs: 600_000, idleWarningMs: 60_000, orphanMs: 60_000 },
+      limits: { idleMs: 600_000, idleWarningMs: 60_000, orphanMs: 60_000, budget: { deviceMs: Infinity, wallMs: Infinity, sentBytes: Infinity } },
       maxSessions: 16,
       maxWaiting: 4,
       ...rest,

@@ -1,7 +1,7 @@
 import type { ClientError, PromptWarning, SegueClient, SessionRequest } from '../sdk/index.ts';
 import type { Toasts } from './Toasts.ts';
 import { unknownWords } from './vocabulary.ts';
-import { listed, sentence, warningText } from './wording.ts';
+import { budgetText, listed, sentence, warningText } from './wording.ts';
 
 /** What a session has to say beside its pictures: words without effect, requests that failed, its end drawing near. */
 export class Notices {
@@ -32,6 +32,7 @@ export class Notices {
     let stillThere = (): void => undefined;
     const inSeconds = (ms: number): string => `This drive ends in ${Math.ceil(ms / 1000)} s.`;
     client.on('goaway', ({ deadlineMs }) => this.#toasts.show('The server is shutting down', { detail: inSeconds(deadlineMs), shownMs: deadlineMs }));
+    client.on('budget', ({ resource, used, limit }) => this.#toasts.show('This drive is nearly over', { detail: budgetText(resource, limit - used) }));
     client.on('idle', ({ closesInMs }) => {
       stillThere();
       stillThere = this.#toasts.show('Still there?', { detail: inSeconds(closesInMs), shownMs: closesInMs, action: { label: 'I’m here', run: () => client.keepAlive() } });

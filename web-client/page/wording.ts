@@ -1,5 +1,5 @@
 import type { ClientError } from '../sdk/ClientError.ts';
-import type { PromptWarning } from '../sdk/messages.ts';
+import type { BudgetWarning, PromptWarning } from '../sdk/messages.ts';
 
 export interface Ending {
   readonly title: string;
@@ -28,6 +28,8 @@ export function endingOf(error: ClientError, wasJoined: boolean): Ending {
       return { title: 'This drive is gone.', detail: 'The server has let it go, or was started anew. The next one begins fresh.', way: AGAIN };
     case 'rate_limited':
       return { title: 'Too many drives from your address.', detail: error.body?.retryAfterMs === undefined ? 'Wait a little.' : `The next one may begin in ${Math.ceil(error.body.retryAfterMs / 1000)} s.`, way: RETRY };
+    case 'budget_exhausted':
+      return { title: 'The drive has ended.', detail: sentence(error.message), way: AGAIN };
     case 'not_found':
       return { title: 'No drives for visitors here.', detail: 'This server gives sessions to its API’s callers only (setting demo.enabled).', way: RETRY };
     case 'draining':
@@ -52,6 +54,18 @@ const MAX_LETTERS_TOLD = 40;
 export function listed(words: readonly string[]): string {
   const told = words.slice(0, MAX_WORDS_TOLD).map((word) => (word.length > MAX_LETTERS_TOLD ? `${word.slice(0, MAX_LETTERS_TOLD)}…` : word));
   return [...told, ...(words.length > MAX_WORDS_TOLD ? [`and ${words.length - MAX_WORDS_TOLD} more`] : [])].join(', ');
+}
+
+/** What is left of a budget. */
+export function budgetText(resource: BudgetWarning['resource'], left: number): string {
+  switch (resource) {
+    case 'wallMs':
+      return `It ends in ${Math.ceil(left / 1000)} s.`;
+    case 'deviceMs':
+      return `${Math.ceil(left / 1000)} s of computing are left.`;
+    case 'sentBytes':
+      return `${Math.ceil(left / 1e6)} MB of picture and sound are left.`;
+  }
 }
 
 /** What was ignored, by why. A code of a newer server is told in the server's own words. */

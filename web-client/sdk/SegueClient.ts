@@ -3,7 +3,7 @@ import type { Speed, Steer } from './ActionState.ts';
 import { ClientError } from './ClientError.ts';
 import { Connection } from './Connection.ts';
 import { fences } from './fences.ts';
-import type { Accepted, Applied, Closed, DraftPreview, Forked, FrameNotice, Goaway, HoldExpired, IdleWarning, Ready, RequestCompleted, ServerMessage, SessionAdapter, SessionRequest, StateUpdate, StoryRewound, TextDelta } from './messages.ts';
+import type { Accepted, Applied, BudgetWarning, Closed, DraftPreview, Forked, FrameNotice, Goaway, HoldExpired, IdleWarning, Ready, RequestCompleted, ServerMessage, SessionAdapter, SessionRequest, StateUpdate, StoryRewound, TextDelta } from './messages.ts';
 import type { PaintedFrame } from './PaintedFrame.ts';
 import { PositionReporter } from './PositionReporter.ts';
 import { Presenter } from './Presenter.ts';
@@ -70,6 +70,8 @@ export type ClientEvents = {
   draft: [preview: DraftPreview];
   goaway: [notice: Goaway];
   idle: [warning: IdleWarning];
+  /** Four fifths of what the session may use up of something are gone. */
+  budget: [warning: BudgetWarning];
   stats: [stats: ClientStats];
   closed: [reason: string, error: ClientError | null];
 };
@@ -385,6 +387,9 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
       case 'idle':
         this.emit('idle', message);
         return;
+      case 'budget':
+        this.emit('budget', message);
+        return;
       case 'closed':
         this.#ended(message);
         return;
@@ -404,7 +409,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
   }
 
   #ended(message: Closed): void {
-    void this.#end(message.reason, null);
+    void this.#end(message.reason, message.code === undefined ? null : new ClientError(message.code, message.reason));
   }
 
   #accepted(answer: Accepted, request: SessionRequest): void {

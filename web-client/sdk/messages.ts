@@ -19,6 +19,7 @@ export type Goaway = Of<'goaway'>;
 export type Closed = Of<'closed'>;
 export type DraftPreview = Of<'draft.preview'>;
 export type IdleWarning = Of<'idle'>;
+export type BudgetWarning = Of<'budget'>;
 
 export type ChannelLabel = 'control' | 'input' | 'state';
 export type ServerMessage = ServerControlMessage | ServerStateMessage;

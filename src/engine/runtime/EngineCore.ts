@@ -122,7 +122,10 @@ export class EngineCore {
     const [name, program] = Object.entries(this.#deps.programs)[0] ?? [];
     if (name === undefined || program === undefined) throw new TypeError('an engine needs at least one program');
     this.#deps.toControl({ type: 'engine.ready', card: engineCard(program, this.#devices) });
-    this.#every('stats', STATS_INTERVAL_MS, () => this.#deps.toControl({ type: 'engine.stats', stats: this.stats() }));
+    this.#every('stats', STATS_INTERVAL_MS, () => {
+      this.#deps.toControl({ type: 'engine.stats', stats: this.stats() });
+      for (const session of this.#sessions.values()) this.#tellUsage(session);
+    });
     this.#every('trace', TRACE_INTERVAL_MS, () => this.#flushTraces());
   }
 
@@ -305,6 +308,7 @@ export class EngineCore {
       if (speculation !== null) session.device.worker.detach(speculation.sessionId);
       session.device.worker.detach(session.sessionId);
       this.#droppedMemory.dropped(session.pools.video.buffer, session.pools.audio.buffer);
+      this.#tellUsage(session);
       this.#deps.toControl({ type: 'session.closed', sessionId: session.sessionId });
     }
     this.#runs.settle();
@@ -312,6 +316,11 @@ export class EngineCore {
     this.#drained = true;
     this.#flushTraces();
     this.#deps.toControl({ type: 'engine.drained' });
+  }
+
+  #tellUsage({ sessionId, usage, deadlinesMissed }: EngineSession): void {
+    const taken = usage.take(deadlinesMissed);
+    if (taken !== null) this.#deps.toControl({ type: 'session.usage', sessionId, ...taken });
   }
 
   // ---------------------------------------------------------------- workers

@@ -25,6 +25,7 @@ import { SessionHalt } from './SessionHalt.ts';
 import { SessionTrace } from './SessionTrace.ts';
 import type { SessionDependencies, SessionOpening } from './session_opening.ts';
 import { SessionStreams } from './SessionStreams.ts';
+import { SessionUsageCount } from './SessionUsageCount.ts';
 import { Speculation, type Draft } from './Speculation.ts';
 import { Story } from './Story.ts';
 import { StepFailures } from './StepFailures.ts';
@@ -61,6 +62,7 @@ export class EngineSession implements WorkSource {
   /** Reservation of the next unit has failed since then. */
   refusedSinceMs: number | null = null;
   deadlinesMissed = 0;
+  readonly usage = new SessionUsageCount();
   readonly #deps: SessionDependencies;
   readonly #answers: SessionAnswers;
   readonly #trace: SessionTrace;
@@ -273,7 +275,7 @@ export class EngineSession implements WorkSource {
       if (draft === null) return;
       const { sessionId, program, seed, words, latch, device, pools } = this;
       const phase = () => (this.closed || this.fenced() ? 'none' : this.#halt.ahead);
-      this.#speculation = new Speculation({ sessionId, program, seed, words, latch, device, pools, story: this.#story, phase }, speculative, { clock, toControl, trace, changed: draftChanged });
+      this.#speculation = new Speculation({ sessionId, program, seed, words, latch, device, pools, story: this.#story, phase }, speculative, { clock, toControl, trace, changed: draftChanged, spent: (deviceMs) => this.spent(deviceMs) });
       speculates(this.#speculation);
     }
     this.#speculation.draft(draft);
@@ -327,6 +329,10 @@ export class EngineSession implements WorkSource {
 
   current(loopId: string): LoopState | null {
     return this.program.current(this.#story.state, loopId);
+  }
+
+  spent(deviceMs: number): void {
+    this.usage.spent(deviceMs);
   }
 
   stage(step: CommittedStep, predict: Predict): (unit: CommittedUnit) => void {

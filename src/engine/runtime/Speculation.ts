@@ -24,6 +24,8 @@ export interface SpeculationDependencies {
   readonly toControl: (message: EngineToControl) => void;
   readonly trace: (event: TraceEvent) => void;
   readonly changed: (source: Speculation) => void;
+  /** Device time of its units: the session's. */
+  readonly spent: (deviceMs: number) => void;
 }
 
 /** A draft as the client sent it: the newest one counts. */
@@ -211,6 +213,10 @@ export class Speculation implements WorkSource {
 
   fenced(): boolean {
     return false;
+  }
+
+  spent(deviceMs: number): void {
+    this.#deps.spent(deviceMs);
   }
 
   current(loopId: string): LoopState | null {
