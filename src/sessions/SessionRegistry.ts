@@ -13,6 +13,7 @@ import { DormantSessions } from './DormantSessions.ts';
 import { liveMemory, memoryView, seedOf } from './memory_changes.ts';
 import { BLANK_TURN } from './memory_turn.ts';
 import type { EnginePort, MediaPort, PromptReader } from './ports.ts';
+import { PresentedFrames } from './PresentedFrames.ts';
 import { Session } from './Session.ts';
 import type { SessionArchive } from './SessionArchive.ts';
 import type { SessionEventLog } from './SessionEventLog.ts';
@@ -74,6 +75,7 @@ export const MAX_ENDED = 128;
 /** All sessions of the server: created through admission, found by id, fed with what engine and media thread say, ended together. */
 export class SessionRegistry {
   readonly queue: AdmissionQueue;
+  readonly frames: PresentedFrames;
   readonly #options: RegistryOptions;
   readonly #sessions = new Map<string, Session>();
   readonly #ended = new Map<string, EndedSession>();
@@ -94,6 +96,8 @@ export class SessionRegistry {
     const { clock, card, resumeMs = 0 } = options;
     this.#dormant = new DormantSessions({ clock, resumeMs, modelId: card.modelId, expired: (sessionId) => void this.#archive?.write({ type: 'ended', sessionId, reason: 'nobody came back to it after a restart' }) });
     this.queue = new AdmissionQueue(options.clock, options.maxWaiting);
+    const { engine, prompts } = options;
+    this.frames = new PresentedFrames({ engine, archive: this.#archive, clock, card, prompts, session: (id) => ({ ...this.view(id), presented90k: this.#sessions.get(id)?.view.presented90k ?? null }) });
   }
 
   /** Live sessions, oldest first. */
@@ -229,7 +233,8 @@ export class SessionRegistry {
   onEngine(message: EngineToControl): void {
     if (message.type === 'trace') {
       for (const event of message.events) if (event.sessionId !== undefined) this.#traces.get(event.sessionId)?.push(event);
-    } else if ('sessionId' in message) this.#sessions.get(message.sessionId)?.onEngine(message);
+    } else if (message.type === 'frame.found' || message.type === 'frame.decoded') this.frames.receive(message);
+    else if ('sessionId' in message) this.#sessions.get(message.sessionId)?.onEngine(message);
   }
 
   onMedia(message: MediaToControl): void {

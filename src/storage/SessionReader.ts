@@ -1,4 +1,5 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import type { MediaTime90k } from '../streams/media_time.ts';
 import type { KeptChunk, KeptHead, KeptSnapshot, KeptTensor, KeptWorld, StoryFingerprint } from '../streams/storage_messages.ts';
 
 /** As many as a live session keeps of each. */
@@ -8,10 +9,13 @@ const TURNS = 256;
 
 const QUERIES = {
   heads: 'SELECT id, created_at, program, seed, fingerprint, ended_at, reason, touched_ms, committed_90k, bytes FROM sessions ORDER BY id',
+  head: 'SELECT id, created_at, program, seed, fingerprint, ended_at, reason, touched_ms, committed_90k, bytes FROM sessions WHERE id = ?',
   session: 'SELECT * FROM sessions WHERE id = ?',
   events: 'SELECT sequence, type, at, data FROM events WHERE session = ? ORDER BY sequence DESC LIMIT ?',
   requests: 'SELECT * FROM requests WHERE session = ? ORDER BY ordinal DESC LIMIT ?',
   turns: 'SELECT ordinal, turn FROM turns WHERE session = ? ORDER BY ordinal DESC LIMIT ?',
+  chunkAt: 'SELECT * FROM chunks WHERE session = ? AND start_90k <= ? AND end_90k > ? ORDER BY chunk DESC LIMIT 1',
+  begin: 'SELECT min(start_90k) AS start FROM chunks WHERE session = ?',
   last: 'SELECT max(chunk) AS chunk FROM chunks WHERE session = ?',
   chunks: 'SELECT * FROM chunks WHERE session = ? AND chunk BETWEEN ? AND ? ORDER BY chunk DESC',
   snapshots: 'SELECT chunk, data FROM snapshots WHERE session = ? AND chunk <= ? ORDER BY chunk DESC LIMIT 1',
@@ -31,18 +35,23 @@ export class SessionReader {
   }
 
   heads(): KeptHead[] {
-    return (this.#queries.heads.all() as Row[]).map((row) => ({
-      sessionId: row['id'] as string,
-      createdAt: row['created_at'] as string,
-      program: row['program'] as string,
-      seed: row['seed'] as number,
-      fingerprint: JSON.parse(row['fingerprint'] as string) as StoryFingerprint,
-      endedAt: row['ended_at'] as string | null,
-      reason: row['reason'] as string | null,
-      touchedMs: row['touched_ms'] as number,
-      committed90k: row['committed_90k'] as number,
-      bytes: row['bytes'] as number,
-    }));
+    return (this.#queries.heads.all() as Row[]).map(headOf);
+  }
+
+  head(sessionId: string): KeptHead | null {
+    const row = this.#queries.head.get(sessionId) as Row | undefined;
+    return row === undefined ? null : headOf(row);
+  }
+
+  /** The chunk in which a media time lies; null where it isn't kept. */
+  chunkAt(sessionId: string, media90k: MediaTime90k): KeptChunk | null {
+    const row = this.#queries.chunkAt.get(sessionId, media90k, media90k) as Row | undefined;
+    return row === undefined ? null : this.#chunk(sessionId, row);
+  }
+
+  /** Media time at which what is kept of a story begins; null where nothing is. */
+  begin90k(sessionId: string): MediaTime90k | null {
+    return (this.#queries.begin.get(sessionId) as { start: number | null }).start;
   }
 
   /**
@@ -131,6 +140,21 @@ export class SessionReader {
   #tensors(sessionId: string, owner: 'chunk' | 'snapshot', chunk: number): KeptTensor[] {
     return (this.#queries.tensors.all(sessionId, owner, chunk) as Row[]).map((row) => ({ name: row['name'] as string, dims: JSON.parse(row['dims'] as string) as number[], data: shared(row['data'] as Uint8Array) }));
   }
+}
+
+function headOf(row: Row): KeptHead {
+  return {
+    sessionId: row['id'] as string,
+    createdAt: row['created_at'] as string,
+    program: row['program'] as string,
+    seed: row['seed'] as number,
+    fingerprint: JSON.parse(row['fingerprint'] as string) as StoryFingerprint,
+    endedAt: row['ended_at'] as string | null,
+    reason: row['reason'] as string | null,
+    touchedMs: row['touched_ms'] as number,
+    committed90k: row['committed_90k'] as number,
+    bytes: row['bytes'] as number,
+  };
 }
 
 /** In memory that all threads share: it goes through the control and the engine thread to the executor, and nobody copies it again. */
