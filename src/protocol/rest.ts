@@ -46,6 +46,10 @@ export const SessionView = Type.Object(
     prompt: Type.Union([Type.String(), Type.Null()]),
     adapter: Type.Optional(Type.Union([AdapterInForce, Type.Null()])),
     connections: Type.Integer(),
+    /** What its story was made with, oldest first; where a session is read by itself and its story is kept. Null: still going on. */
+    weightVersions: Type.Optional(
+      Type.Array(Type.Object({ from90k: Type.Integer(), to90k: Type.Union([Type.Integer(), Type.Null()]), weightsVersion: Type.String(), adapterVersions: Type.Record(Type.String(), Type.String()) })),
+    ),
     reason: Type.Optional(Type.String()),
   },
   { $id: 'Session' },

@@ -3,7 +3,7 @@ import type { Logger } from '../observe/log.ts';
 import { SegueError } from '../protocol/errors.ts';
 import type { MediaTime90k } from '../streams/media_time.ts';
 import { OutstandingWrites } from '../streams/outstanding_writes.ts';
-import { writeBytes, writtenFor, type DurablePosition, type FromStorage, type KeptHead, type KeptWorld, type StorageWrite, type StoryFingerprint } from '../streams/storage_messages.ts';
+import { writeBytes, writtenFor, type DurablePosition, type FromStorage, type KeptHead, type KeptWorld, type StorageWrite, type StoryFingerprint, type VersionSpan } from '../streams/storage_messages.ts';
 import type { StoragePort } from './ports.ts';
 import { SessionKeeper } from './SessionKeeper.ts';
 
@@ -20,7 +20,7 @@ export interface SessionArchiveOptions {
   readonly windowChunks: number;
 }
 
-type StorageAnswer = Extract<FromStorage, { type: 'loaded' | 'listed' | 'chunk.read' }>;
+type StorageAnswer = Extract<FromStorage, { type: 'loaded' | 'listed' | 'chunk.read' | 'versions.read' }>;
 
 interface Question {
   readonly resolve: (message: StorageAnswer) => void;
@@ -68,7 +68,8 @@ export class SessionArchive {
         return;
       case 'loaded':
       case 'listed':
-      case 'chunk.read': {
+      case 'chunk.read':
+      case 'versions.read': {
         const question = this.#questions.get(message.request);
         this.#questions.delete(message.request);
         question?.watchdog.cancel();
@@ -141,6 +142,14 @@ export class SessionArchive {
     if (answer.type !== 'chunk.read') return { head: null, chunk: null, from90k: null };
     if (answer.error !== undefined) throw SegueError.from(answer.error);
     return answer;
+  }
+
+  /** What a session was made with, oldest first. Rejects as {@link load}. */
+  async versions(sessionId: string): Promise<readonly VersionSpan[]> {
+    const answer = await this.#ask((request) => ({ type: 'versions.of', request, sessionId }));
+    if (answer.type !== 'versions.read') return [];
+    if (answer.error !== undefined) throw SegueError.from(answer.error);
+    return answer.spans;
   }
 
   #ask(question: (request: number) => Parameters<StoragePort['send']>[0]): Promise<StorageAnswer> {

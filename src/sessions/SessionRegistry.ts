@@ -8,6 +8,7 @@ import type { MemoryImport, MemoryView } from '../protocol/prompt_memory.ts';
 import type { SessionView } from '../protocol/rest.ts';
 import { adapterInForce, type SessionAdapter } from '../protocol/session_adapter.ts';
 import type { EngineCard, EngineToControl, MediaToControl } from '../streams/messages.ts';
+import type { KeptHead } from '../streams/storage_messages.ts';
 import { AdmissionQueue, type QueuePlace } from './AdmissionQueue.ts';
 import { DormantSessions } from './DormantSessions.ts';
 import { liveMemory, memoryView, seedOf } from './memory_changes.ts';
@@ -187,9 +188,7 @@ export class SessionRegistry {
   async remove(id: string, reason: string): Promise<SessionView> {
     await this.#returning.get(id)?.catch(() => undefined);
     await this.#sessions.get(id)?.close(reason);
-    const known = this.#sessions.has(id) || this.#dormant.has(id) || this.#ended.has(id);
-    const head = known || this.#archive === null ? undefined : (await this.#archive.heads()).find(({ sessionId }) => sessionId === id);
-    const view = head === undefined ? this.view(id) : this.#dormant.viewOfEnded(head);
+    const view = this.#known(id) ? this.view(id) : this.#dormant.viewOfEnded(await this.#headOf(id));
     this.#dormant.forget(id);
     await this.#archive?.delete(id);
     return view;
@@ -216,6 +215,16 @@ export class SessionRegistry {
   /** Also of a session that has ended. Throws session_not_found. */
   view(id: string): SessionView {
     return this.#sessions.get(id)?.view ?? this.#dormant.view(id) ?? this.#lookUpEnded(id).view;
+  }
+
+  /** As {@link view}, with what its story was made with. Also of one that is only on disk. Rejects with session_not_found, timed_out. */
+  async viewWhole(id: string): Promise<SessionView> {
+    const view = this.#known(id) ? this.view(id) : this.#dormant.viewOfEnded(await this.#headOf(id));
+    const spans = (await this.#archive?.versions(id)) ?? [];
+    if (spans.length === 0) return view;
+    const isLive = this.#sessions.has(id);
+    const weightVersions = spans.map(({ adapterVersions, ...span }, index) => ({ ...span, to90k: isLive && index === spans.length - 1 ? null : span.to90k, adapterVersions: { ...adapterVersions } }));
+    return { ...view, weightVersions };
   }
 
   /** Also of a session that has ended. Throws session_not_found. */
@@ -356,6 +365,17 @@ export class SessionRegistry {
     if (oldest === undefined) return;
     this.#ended.delete(oldest);
     this.#traces.delete(oldest);
+  }
+
+  #known(id: string): boolean {
+    return this.#sessions.has(id) || this.#dormant.has(id) || this.#ended.has(id);
+  }
+
+  /** Of a session that is only on disk. */
+  async #headOf(id: string): Promise<KeptHead> {
+    const head = (await this.#archive?.heads())?.find(({ sessionId }) => sessionId === id);
+    if (head === undefined) throw new SegueError('session_not_found', `no session ${id.slice(0, 64)}`);
+    return head;
   }
 
   #lookUpEnded(id: string): EndedSession {

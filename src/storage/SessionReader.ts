@@ -1,6 +1,7 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { isDeepStrictEqual } from 'node:util';
 import type { MediaTime90k } from '../streams/media_time.ts';
-import type { KeptChunk, KeptHead, KeptSnapshot, KeptTensor, KeptWorld, StoryFingerprint } from '../streams/storage_messages.ts';
+import type { KeptChunk, KeptHead, KeptSnapshot, KeptTensor, KeptWorld, StoryFingerprint, VersionSpan } from '../streams/storage_messages.ts';
 
 /** As many as a live session keeps of each. */
 const EVENTS = 512;
@@ -15,6 +16,8 @@ const QUERIES = {
   requests: 'SELECT * FROM requests WHERE session = ? ORDER BY ordinal DESC LIMIT ?',
   turns: 'SELECT ordinal, turn FROM turns WHERE session = ? ORDER BY ordinal DESC LIMIT ?',
   chunkAt: 'SELECT * FROM chunks WHERE session = ? AND start_90k <= ? AND end_90k > ? ORDER BY chunk DESC LIMIT 1',
+  versions: `SELECT start_90k, end_90k, json_extract(data, '$.origin.weightsVersion') AS weights, json_extract(data, '$.steps[#-1].adapter') AS adapter
+    FROM chunks WHERE session = ? ORDER BY chunk`,
   begin: 'SELECT min(start_90k) AS start FROM chunks WHERE session = ?',
   last: 'SELECT max(chunk) AS chunk FROM chunks WHERE session = ?',
   chunks: 'SELECT * FROM chunks WHERE session = ? AND chunk BETWEEN ? AND ? ORDER BY chunk DESC',
@@ -47,6 +50,22 @@ export class SessionReader {
   chunkAt(sessionId: string, media90k: MediaTime90k): KeptChunk | null {
     const row = this.#queries.chunkAt.get(sessionId, media90k, media90k) as Row | undefined;
     return row === undefined ? null : this.#chunk(sessionId, row);
+  }
+
+  /** What a story was made with, in stretches, oldest first. Chunks of before it was written down are of the session's own weights. */
+  versions(sessionId: string): VersionSpan[] {
+    const { weightsVersion: first = '' } = this.head(sessionId)?.fingerprint ?? {};
+    const spans: VersionSpan[] = [];
+    for (const row of this.#queries.versions.iterate(sessionId) as Iterable<Row>) {
+      const [from90k, to90k] = [row['start_90k'] as number, row['end_90k'] as number];
+      const weightsVersion = (row['weights'] as string | null) ?? first;
+      const adapter = row['adapter'] === null ? null : (JSON.parse(row['adapter'] as string) as { readonly id: string; readonly scale: number; readonly version: string });
+      const adapterVersions: VersionSpan['adapterVersions'] = adapter === null ? {} : { [adapter.id]: `${adapter.version}@${adapter.scale}` };
+      const last = spans.at(-1);
+      if (last !== undefined && last.weightsVersion === weightsVersion && isDeepStrictEqual(last.adapterVersions, adapterVersions)) spans[spans.length - 1] = { ...last, to90k };
+      else spans.push({ from90k, to90k, weightsVersion, adapterVersions });
+    }
+    return spans;
   }
 
   /** Media time at which what is kept of a story begins; null where nothing is. */

@@ -73,6 +73,8 @@ export class SessionStorage {
         return;
       case 'load':
         return this.#load(writer, message);
+      case 'versions.of':
+        return this.#versions(writer, message);
       case 'chunk.at':
         return this.#chunkAt(writer, message);
       case 'list':
@@ -159,6 +161,17 @@ export class SessionStorage {
     } catch (error) {
       log.error({ err: error, sessionId }, 'a session could not be read');
       tell(writer, { type: 'loaded', request, world: null, error: new SegueError('internal', 'the session could not be read', { cause: error }).toBody() });
+    }
+  }
+
+  #versions(writer: Writer, { request, sessionId }: Extract<ToStorage, { type: 'versions.of' }>): void {
+    const { tell, log } = this.#options;
+    this.flush();
+    try {
+      tell(writer, { type: 'versions.read', request, spans: this.#reader.versions(sessionId) });
+    } catch (error) {
+      log.error({ err: error, sessionId }, 'what a session was made with could not be read');
+      tell(writer, { type: 'versions.read', request, spans: [], error: new SegueError('internal', 'the session could not be read', { cause: error }).toBody() });
     }
   }
 

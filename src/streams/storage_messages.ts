@@ -112,6 +112,15 @@ export interface KeptWorld {
   readonly story: KeptStory;
 }
 
+/** A stretch of a story that was made with the same weights and adapters. */
+export interface VersionSpan {
+  readonly from90k: MediaTime90k;
+  readonly to90k: MediaTime90k;
+  readonly weightsVersion: string;
+  /** `<checksum>@<scale>` by id. */
+  readonly adapterVersions: Readonly<Record<string, string>>;
+}
+
 /** One line of the list of sessions. */
 export interface KeptHead {
   readonly sessionId: string;
@@ -149,6 +158,7 @@ export type ToStorage =
   | { readonly type: 'write'; readonly number: number; readonly write: StorageWrite }
   | { readonly type: 'load'; readonly request: number; readonly sessionId: string; readonly windowChunks: number }
   | { readonly type: 'list'; readonly request: number }
+  | { readonly type: 'versions.of'; readonly request: number; readonly sessionId: string }
   /** The chunk in which a media time lies. */
   | { readonly type: 'chunk.at'; readonly request: number; readonly sessionId: string; readonly media90k: MediaTime90k }
   /** Writes what is outstanding, closes the file, answers `drained`. */
@@ -176,6 +186,8 @@ export type FromStorage =
   | { readonly type: 'listed'; readonly request: number; readonly heads: readonly KeptHead[] }
   /** `head` is null where nothing is kept of the session, `chunk` where that time isn't; then `from90k` says where what is kept begins. */
   | { readonly type: 'chunk.read'; readonly request: number; readonly head: KeptHead | null; readonly chunk: KeptChunk | null; readonly from90k: MediaTime90k | null; readonly error?: ErrorBody }
+  /** Oldest first; empty where nothing is kept. */
+  | { readonly type: 'versions.read'; readonly request: number; readonly spans: readonly VersionSpan[]; readonly error?: ErrorBody }
   | { readonly type: 'drained' };
 
 /** Bytes of a write that count against its writer's bounds: its tensors, and its text at two bytes a character. */

@@ -98,6 +98,28 @@ describe('presented frames', () => {
     await assert.rejects(next.rig.registry.frames.find(session.id, 0), code('session_not_found'));
   });
 
+  it('were made with weights and adapters that the session tells of in stretches: the last goes on while it is live', async () => {
+    const life = begin();
+    const { session } = await life.rig.join();
+    const noir = { id: 'noir', scale: 1, version: 'n1' };
+    life.chunks(session.id, 0, 7, (chunk) => madeChunk(chunk, chunk < 2 ? {} : chunk < 5 ? { adapter: noir } : { weightsVersion: 'w2' }));
+    const chunk90k = 2 * FRAME_90K;
+    const spans = (end: number | null) => [
+      { from90k: 0, to90k: 2 * chunk90k, weightsVersion: 'w1', adapterVersions: {} },
+      { from90k: 2 * chunk90k, to90k: 5 * chunk90k, weightsVersion: 'w1', adapterVersions: { noir: 'n1@1' } },
+      { from90k: 5 * chunk90k, to90k: end, weightsVersion: 'w2', adapterVersions: {} },
+    ];
+    assert.deepEqual((await life.rig.registry.viewWhole(session.id)).weightVersions, spans(null));
+    await session.close('over');
+    assert.deepEqual((await life.rig.registry.viewWhole(session.id)).weightVersions, spans(8 * chunk90k));
+    await life.rig.after(100);
+    life.kill();
+    const next = begin();
+    const view = await next.rig.registry.viewWhole(session.id);
+    assert.deepEqual([view.state, view.reason, view.weightVersions], ['closed', 'over', spans(8 * chunk90k)]);
+    await assert.rejects(next.rig.registry.viewWhole('ses_none'), code('session_not_found'));
+  });
+
   it('that the engine never answers for end with an error', async () => {
     const rig = new SessionRig();
     const { session } = await rig.join();
