@@ -30,6 +30,9 @@ export const BlendBody = Type.Object(
   { id: RequestId, prompt: Type.String({ minLength: 1, maxLength: 1000 }), chunks: Type.Optional(Type.Integer({ minimum: BLEND_CHUNKS.minimum, maximum: BLEND_CHUNKS.maximum, default: BLEND_CHUNKS.default })) },
   { additionalProperties: false },
 );
+const Media90k = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
+export const RewindBody = Type.Object({ id: RequestId, media90k: Media90k, exact: Type.Optional(Type.Boolean()), heldVideoRtp: Rtp, heldAudioRtp: Rtp }, { additionalProperties: false });
+export const ForkBody = Type.Object({ media90k: Type.Optional(Media90k), ticket: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })) }, { additionalProperties: false });
 export const FlowBody = Type.Object({ id: RequestId }, { additionalProperties: false });
 export const InputBody = Type.Union([ActionInput, Type.Object({ type: Type.Literal('text'), id: RequestId, text: Type.String({ minLength: 1, maxLength: 1000 }), adapter: Wish.adapter, seamless: Type.Optional(Type.Boolean()) }, { additionalProperties: false })]);
 

@@ -1,11 +1,11 @@
 import { Compile } from 'typebox/compile';
-import { CutRequest, HoldRequest, InputMessage, InterruptRequest, RedirectRequest, ReleaseRequest, fences } from '../protocol/channel.ts';
+import { CutRequest, HoldRequest, InputMessage, InterruptRequest, RedirectRequest, ReleaseRequest, RewindRequest, fences } from '../protocol/channel.ts';
 import { SegueError, type ErrorBody } from '../protocol/errors.ts';
 import type { Static } from 'typebox';
 import type { ChannelLabel } from '../streams/messages.ts';
 import type { MediaLimits } from './options.ts';
 
-export type FencingRequest = Static<typeof InterruptRequest> | Static<typeof RedirectRequest> | Static<typeof CutRequest>;
+export type FencingRequest = Static<typeof InterruptRequest> | Static<typeof RedirectRequest> | Static<typeof CutRequest> | Static<typeof RewindRequest>;
 
 export type Admitted =
   /** Raises the epoch, unless its id did already. */
@@ -23,6 +23,7 @@ const isInput = Compile(InputMessage);
 const isInterrupt = Compile(InterruptRequest);
 const isRedirect = Compile(RedirectRequest);
 const isCut = Compile(CutRequest);
+const isRewind = Compile(RewindRequest);
 const isHold = Compile(HoldRequest);
 const isRelease = Compile(ReleaseRequest);
 
@@ -58,7 +59,7 @@ export class ChannelGate {
     if (bucket.tokens < 1) return this.#refuse(bucket, nowMs, sparing, new SegueError('rate_limited', 'too many messages', { retryAfterMs: 1000 }), re);
     bucket.tokens -= 1;
     if (message === null) return this.#refuse(bucket, nowMs, sparing, new SegueError('bad_json', 'a message is one JSON object'), null);
-    if ((isInterrupt.Check(message) || isRedirect.Check(message) || isCut.Check(message)) && fences(message)) return { kind: 'fence', request: message };
+    if ((isInterrupt.Check(message) || isRedirect.Check(message) || isCut.Check(message) || isRewind.Check(message)) && fences(message)) return { kind: 'fence', request: message };
     if (channel === 'control' && (isHold.Check(message) || isRelease.Check(message))) return { kind: 'hold', request: message };
     if (channel !== 'input') return { kind: 'forward', type: typeof message['type'] === 'string' ? message['type'] : null };
     if (isInput.Check(message)) return { kind: 'input', message };

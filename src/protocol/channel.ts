@@ -58,6 +58,27 @@ export const HoldRequest = Type.Object({ type: Type.Literal('hold'), id: Id }, {
 /** It was none: goes on exactly where it stopped. Without a hold in force it changes nothing. */
 export const ReleaseRequest = Type.Object({ type: Type.Literal('release'), id: Id }, { additionalProperties: false });
 
+const Media90k = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
+
+/**
+ * Fences like a redirect: the story goes on from a frame at or before `media90k` of it, as another future; what was presented after that is no part of it any more.
+ * Goes back at most to what was presented. `exact`: where only the latents are kept, the window is computed again from the nearest snapshot, so that it has the
+ * same bits; else from the latents of the last chunks, which is quicker and looks the same.
+ */
+export const RewindRequest = Type.Object({ type: Type.Literal('rewind'), id: Id, media90k: Media90k, exact: Type.Optional(Type.Boolean()), ...Held }, { additionalProperties: false });
+
+/** Another session that begins with the same past, up to `media90k` (where it is left out: up to what was presented). This one goes on undisturbed. Answered `accepted`, then `forked`. */
+export const ForkRequest = Type.Object(
+  {
+    type: Type.Literal('fork'),
+    id: Id,
+    media90k: Type.Optional(Media90k),
+    /** From an earlier `at_capacity` answer: keeps the place in the queue. */
+    ticket: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
+  },
+  { additionalProperties: false },
+);
+
 export const PauseRequest = Type.Object({ type: Type.Literal('pause'), id: Id }, { additionalProperties: false });
 export const ResumeRequest = Type.Object({ type: Type.Literal('resume'), id: Id }, { additionalProperties: false });
 /** Round trip on the channel; answered `accepted`. */
@@ -72,10 +93,10 @@ export const DraftMessage = Type.Object(
   { additionalProperties: false },
 );
 
-export const SessionRequest = Type.Union([InterruptRequest, HoldRequest, ReleaseRequest, RedirectRequest, CutRequest, BlendRequest, PauseRequest, ResumeRequest]);
+export const SessionRequest = Type.Union([InterruptRequest, HoldRequest, ReleaseRequest, RedirectRequest, CutRequest, BlendRequest, RewindRequest, ForkRequest, PauseRequest, ResumeRequest]);
 export type SessionRequest = Static<typeof SessionRequest>;
 
-export const ControlMessage = Type.Union([Hello, InterruptRequest, HoldRequest, ReleaseRequest, RedirectRequest, CutRequest, BlendRequest, PauseRequest, ResumeRequest, PingRequest, DraftMessage]);
+export const ControlMessage = Type.Union([Hello, InterruptRequest, HoldRequest, ReleaseRequest, RedirectRequest, CutRequest, BlendRequest, RewindRequest, ForkRequest, PauseRequest, ResumeRequest, PingRequest, DraftMessage]);
 export type ControlMessage = Static<typeof ControlMessage>;
 
 /** Requests for another scene; a session shows one, so the newest of them counts. */
@@ -87,7 +108,7 @@ export function asksForScene(request: SessionRequest): request is SceneRequest {
 
 /** Requests that raise the epoch where they arrive. A `redirect` with `seamless` doesn't. */
 export function fences(message: { readonly type: string; readonly seamless?: boolean | undefined }): boolean {
-  return message.type === 'interrupt' || message.type === 'cut' || (message.type === 'redirect' && message.seamless !== true);
+  return message.type === 'interrupt' || message.type === 'cut' || message.type === 'rewind' || (message.type === 'redirect' && message.seamless !== true);
 }
 
 // ---------------------------------------------------------------- client → server, `input` (unordered, no retransmit)
@@ -113,7 +134,7 @@ export const PositionInput = Type.Object({ type: Type.Literal('position'), video
 export type PositionInput = Static<typeof PositionInput>;
 
 /** Fencing requests are repeated here, so that a lost packet doesn't cost a retransmission time-out. */
-export const InputMessage = Type.Union([ActionInput, PositionInput, InterruptRequest, RedirectRequest, CutRequest]);
+export const InputMessage = Type.Union([ActionInput, PositionInput, InterruptRequest, RedirectRequest, CutRequest, RewindRequest]);
 export type InputMessage = Static<typeof InputMessage>;
 
 // ---------------------------------------------------------------- server → client, `control`
@@ -137,8 +158,10 @@ export const Accepted = Type.Object({
   re: Id,
   epoch: Type.Integer(),
   conditioningVersion: Type.Integer(),
-  /** The position held or rewound to, where the request fences. */
+  /** The position held, where the request fences; of a rewind, the one that it goes back to at most: `applied` tells the frame. Of a fork, the one that it is made at, at most. */
   held90k: Type.Optional(Type.Integer()),
+  /** Of a rewind or fork: more was asked for than was presented. */
+  clamped: Type.Optional(Type.Literal(true)),
   /** Of a redirect: what of its prompt has no effect. Absent where all of it has. */
   warnings: Type.Optional(Type.Array(PromptWarning)),
 });
@@ -159,6 +182,9 @@ export const Applied = Type.Object({
   adapter: Type.Optional(Type.Union([AdapterInForce, Type.Null()])),
 });
 
+/** Of a fork, in the place of `applied`: the session that begins there, and a token for it with the roles of whoever asked. */
+export const Forked = Type.Object({ type: Type.Literal('forked'), re: Id, session: Type.String(), clientToken: Type.String(), expiresAt: Type.String(), media90k: Type.Integer() });
+
 export const Superseded = Type.Object({ type: Type.Literal('superseded'), re: Id, by: Id });
 export const RequestError = Type.Object({ type: Type.Literal('error'), re: Type.Optional(Id), error: ErrorBody });
 /** The server drains: streams end within `deadlineMs`. */
@@ -176,7 +202,7 @@ export const DraftPreview = Type.Object({
   warnings: Type.Array(PromptWarning),
 });
 
-export const ServerControlMessage = Type.Union([Ready, Accepted, Applied, Superseded, RequestError, Goaway, Closed, IdleWarning, DraftPreview]);
+export const ServerControlMessage = Type.Union([Ready, Accepted, Applied, Forked, Superseded, RequestError, Goaway, Closed, IdleWarning, DraftPreview]);
 export type ServerControlMessage = Static<typeof ServerControlMessage>;
 
 // ---------------------------------------------------------------- server → client, `state`
@@ -221,6 +247,19 @@ export type RequestCompleted = Static<typeof RequestCompleted>;
 export const HoldExpired = Type.Object({ type: Type.Literal('hold.expired'), re: Id });
 export type HoldExpired = Static<typeof HoldExpired>;
 
+/** The story goes on from an earlier frame, told to everybody who watches: what was presented from `media90k` on is no part of it any more. */
+export const StoryRewound = Type.Object({
+  type: Type.Literal('session.rewound'),
+  re: Id,
+  epoch: Type.Integer(),
+  media90k: Type.Integer(),
+  /** What had been presented. */
+  presented90k: Type.Integer(),
+  /** Branch of the story that begins there; the first is 0. `segue replay --branch` shows the others. */
+  branch: Type.Integer(),
+});
+export type StoryRewound = Static<typeof StoryRewound>;
+
 /** The model's words: a delta goes on with what the same request has said so far, a complete text is whole. Who joins is told the last ones again. */
 export const TextDelta = Type.Object({
   type: Type.Enum(['text.delta', 'text.complete']),
@@ -245,5 +284,5 @@ export const StateUpdate = Type.Object({
 });
 export type StateUpdate = Static<typeof StateUpdate>;
 
-export const ServerStateMessage = Type.Union([FrameNotice, TextDelta, StateUpdate, RequestCompleted, HoldExpired]);
+export const ServerStateMessage = Type.Union([FrameNotice, TextDelta, StateUpdate, RequestCompleted, HoldExpired, StoryRewound]);
 export type ServerStateMessage = Static<typeof ServerStateMessage>;

@@ -16,6 +16,8 @@ const CONTROL: ReadonlyMap<string, Validator<Record<never, never>, TSchema>> = n
     blend: Compile(channel.BlendRequest as TSchema),
     hold: Compile(channel.HoldRequest as TSchema),
     release: Compile(channel.ReleaseRequest as TSchema),
+    rewind: Compile(channel.RewindRequest as TSchema),
+    fork: Compile(channel.ForkRequest as TSchema),
     pause: Compile(channel.PauseRequest as TSchema),
     resume: Compile(channel.ResumeRequest as TSchema),
     ping: Compile(channel.PingRequest as TSchema),
@@ -29,6 +31,7 @@ const INPUT: ReadonlyMap<string, Validator<Record<never, never>, TSchema>> = new
     interrupt: Compile(channel.InterruptRequest as TSchema),
     redirect: Compile(channel.RedirectRequest as TSchema),
     cut: Compile(channel.CutRequest as TSchema),
+    rewind: Compile(channel.RewindRequest as TSchema),
   }),
 );
 

@@ -70,6 +70,13 @@ export const CreatedSession = Type.Object(
 );
 export type CreatedSession = Static<typeof CreatedSession>;
 
+/** Where a fork's past comes from. */
+export const ForkedFrom = Type.Object({ session: Type.String(), media90k: Type.Integer() });
+export type ForkedFrom = Static<typeof ForkedFrom>;
+
+export const ForkedSession = Type.Object({ ...CreatedSession.properties, from: ForkedFrom }, { $id: 'ForkedSession' });
+export type ForkedSession = Static<typeof ForkedSession>;
+
 export const SessionDescription = Type.Object({ type: Type.Enum(['offer', 'answer']), sdp: Type.String({ minLength: 1, maxLength: 64_000 }) }, { additionalProperties: false });
 export const ConnectionAnswer = Type.Object({ id: Type.String(), type: Type.Literal('answer'), sdp: Type.String() });
 export const TrickleCandidate = Type.Object(

@@ -1,10 +1,10 @@
 import type { SessionRequest, ServerControlMessage } from '../protocol/channel.ts';
 
 /** Answers to a request. `accepted` comes first, one of the others last; an `error` may be the only one. */
-export type RequestAnswer = Extract<ServerControlMessage, { type: 'accepted' | 'applied' | 'superseded' | 'error' }>;
+export type RequestAnswer = Extract<ServerControlMessage, { type: 'accepted' | 'applied' | 'forked' | 'superseded' | 'error' }>;
 
 /** The newest of a kind replaces an older one that is not applied yet. `hold` is `release` too, as `flow` is `pause` and `resume`. */
-export type RequestKind = 'interrupt' | SceneKind | 'flow' | 'hold' | 'other';
+export type RequestKind = 'interrupt' | 'rewind' | 'fork' | SceneKind | 'flow' | 'hold' | 'other';
 /** Ways to ask for another scene. */
 export type SceneKind = 'redirect' | 'cut' | 'blend';
 
@@ -33,6 +33,8 @@ export function requestKind(type: SessionRequest['type'] | 'ping' | 'hello'): Re
     case 'redirect':
     case 'cut':
     case 'blend':
+    case 'rewind':
+    case 'fork':
       return type;
     case 'hold':
     case 'release':
@@ -49,9 +51,10 @@ export function isSceneKind(kind: RequestKind): kind is SceneKind {
   return kind === 'redirect' || kind === 'cut' || kind === 'blend';
 }
 
-/** Whether an older request is void once a newer one is accepted. An interrupt voids the scene that was asked for before it; otherwise the newest wins. */
+/** Whether an older request is void once a newer one is accepted. An interrupt and a rewind void the scene that was asked for before them; each fork is one of its own; otherwise the newest wins. */
 export function supersedes(newer: RequestKind, older: RequestKind): boolean {
-  return newer === older || (isSceneKind(older) && (isSceneKind(newer) || newer === 'interrupt'));
+  if (newer === 'fork') return false;
+  return newer === older || (isSceneKind(older) && (isSceneKind(newer) || newer === 'interrupt' || newer === 'rewind'));
 }
 
 /** Every request of a session by id: answered once, and the same again when the id comes again. */

@@ -243,7 +243,7 @@ export class SessionConversation {
     events.append(`request.${type}`, { kind: entry.kind, ...data });
     if (answer.type !== 'accepted') this.#options.onSettled?.(entry.kind, answer.type, this.#clock.now() - entry.acceptedMs);
     if (answer.type === 'error' && answer.error.code !== 'timed_out') flow.failed(entry.id);
-    if (isSceneKind(entry.kind) && answer.type !== 'accepted') memory.settle(entry.id, answer.type === 'error' ? 'failed' : answer.type, answer.type === 'superseded' ? answer.by : null);
+    if (isSceneKind(entry.kind) && answer.type !== 'accepted' && answer.type !== 'forked') memory.settle(entry.id, answer.type === 'error' ? 'failed' : answer.type, answer.type === 'superseded' ? answer.by : null);
     report.tell();
   }
 

@@ -171,6 +171,7 @@ export class SessionRequests {
     const refusal = this.#host.refusal();
     if (refusal) return this.#refuse(message, request.id, refusal);
     if (!this.#ledger.canAdd) return this.#refuse(message, request.id, new SegueError('rate_limited', 'too many requests are unanswered', { retryAfterMs: 1_000 }));
+    if (request.type === 'fork') return this.#refuse(message, request.id, new SegueError('not_kept', 'forks are not served yet'));
     let warnings: readonly PromptWarning[];
     try {
       warnings = this.#warningsOf(request);
@@ -280,6 +281,10 @@ function engineRequest(request: SessionRequest, adapters: readonly AdapterOffer[
       return { request: 'cut', prompt: request.prompt, presented90k };
     case 'blend':
       return { request: 'blend', prompt: request.prompt, chunks: request.chunks ?? BLEND_CHUNKS.default };
+    case 'rewind':
+      return { request: 'rewind', to90k: Math.min(request.media90k, presented90k), exact: request.exact === true, presented90k };
+    case 'fork':
+      throw new TypeError('a fork is no request to the engine');
     case 'hold':
     case 'release':
     case 'pause':

@@ -79,6 +79,11 @@ export type EngineRequest = {
   | { readonly request: 'cut'; readonly prompt: string; readonly presented90k: MediaTime90k }
   /** As a seamless redirect, by degrees over so many chunks. */
   | { readonly request: 'blend'; readonly prompt: string; readonly chunks: number }
+  /**
+   * Fences: the story goes on from the newest version at or before `to90k`, as another future, under what was in force there. `to90k` is at most what was presented.
+   * `exact`: with the bits that it had, also where it has to be computed again.
+   */
+  | { readonly request: 'rewind'; readonly to90k: MediaTime90k; readonly exact: boolean; readonly presented90k: MediaTime90k }
   /** Nothing is begun, and nothing is given up, until `release`, something that interrupts, or `HOLD_LIMIT_MS`. */
   | { readonly request: 'hold' }
   | { readonly request: 'release' }

@@ -22,6 +22,10 @@ describe('messages of a channel', () => {
       ['input', { type: 'cut', id: 'c', prompt: 'night', heldVideoRtp: 1 }],
       ['control', { type: 'blend', id: 'b', prompt: 'night' }],
       ['control', { type: 'blend', id: 'b', prompt: 'night', chunks: 120 }],
+      ['control', { type: 'rewind', id: 'w', media90k: 0 }],
+      ['input', { type: 'rewind', id: 'w', media90k: 90_000, exact: true, heldVideoRtp: 1 }],
+      ['control', { type: 'fork', id: 'f' }],
+      ['control', { type: 'fork', id: 'f', media90k: 90_000, ticket: 't' }],
       ['control', { type: 'hold', id: 'h' }],
       ['control', { type: 'release', id: 'r' }],
     ] as const) {

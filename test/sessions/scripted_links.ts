@@ -137,7 +137,7 @@ export class ScriptedEngine extends ScriptedLink<ControlToEngine, EngineToContro
   apply(message: EngineRequest): void {
     const { sessionId, requestId, epoch, conditioningVersion, request } = message;
     if (request === 'adopt') return;
-    const how = ({ interrupt: 'interrupted', redirect: 'restart', cut: 'cut', blend: 'blend', hold: 'held', release: 'released', pause: 'paused', resume: 'resumed' } as const)[request];
+    const how = ({ interrupt: 'interrupted', redirect: 'restart', cut: 'cut', blend: 'blend', rewind: 'rewind', hold: 'held', release: 'released', pause: 'paused', resume: 'resumed' } as const)[request];
     this.emit({ type: 'request.applied', sessionId, requestId, how, epoch, conditioningVersion, chunk: 3, step: 0, media90k: 15_000, predictedMs: null, elapsedMs: 12, warnings: [], ...(message.request === 'redirect' ? { adapter: message.adapter ?? null } : {}) });
   }
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it, mock } from 'node:test';
 import { ClientError } from '../../web-client/sdk/ClientError.ts';
-import type { Accepted, Applied } from '../../web-client/sdk/messages.ts';
+import type { Accepted, Applied, Forked } from '../../web-client/sdk/messages.ts';
 import { MAX_OPEN_REQUESTS, REQUEST_TIMEOUT_MS, RequestBook } from '../../web-client/sdk/RequestBook.ts';
 
 const accepted = (re: string): Accepted => ({ type: 'accepted', re, epoch: 4, conditioningVersion: 7 });
@@ -13,6 +13,7 @@ function bookWithLog() {
     {
       accepted: (answer) => log.push(`accepted ${answer.re}`),
       applied: (answer) => log.push(`applied ${answer.re}`),
+      forked: (answer) => log.push(`forked ${answer.re}`),
       failed: (error, request) => log.push(`${error.code} ${request.id}`),
     },
     'c',
@@ -34,6 +35,20 @@ describe('RequestBook', () => {
     assert.equal((await second.applied).chunk, 9);
     assert.deepEqual(log, [`accepted ${second.id}`, `applied ${second.id}`]);
     assert.deepEqual(book.open.map(({ id }) => id), [first.id]);
+  });
+
+  it('a fork’s last answer is the session that it made', async () => {
+    const { book, log } = bookWithLog();
+    const fork = book.addFork({ type: 'fork', id: book.nextId() });
+    const refused = book.addFork({ type: 'fork', id: book.nextId() });
+    const forked: Forked = { type: 'forked', re: fork.id, session: 'ses_2', clientToken: 't', expiresAt: '2026-01-01T00:00:00Z', media90k: 30_000 };
+    book.answer(accepted(fork.id));
+    book.answer(forked);
+    book.answer({ type: 'error', re: refused.id, error: { code: 'at_capacity', message: 'all places are taken', retryable: true, ticket: 'x' } });
+    assert.deepEqual(await fork.forked, forked);
+    await assert.rejects(refused.forked, (error: ClientError) => error.code === 'at_capacity');
+    assert.deepEqual(log, [`accepted ${fork.id}`, `forked ${fork.id}`, `at_capacity ${refused.id}`]);
+    assert.deepEqual(book.open, []);
   });
 
   it('takes a repeated answer for nothing new', () => {

@@ -1,5 +1,5 @@
 import { ClientError } from './ClientError.ts';
-import type { Accepted, Applied, ErrorBody, ServerControlMessage, SessionRequest } from './messages.ts';
+import type { Accepted, Applied, ErrorBody, Forked, ServerControlMessage, SessionRequest } from './messages.ts';
 
 /** A request's two answers. Both promises reject with a {@link ClientError}; leaving them unhandled is fine, as the client emits `error` too. */
 export interface RequestHandle {
@@ -8,10 +8,16 @@ export interface RequestHandle {
   readonly applied: Promise<Applied>;
 }
 
+/** As {@link RequestHandle}, of a fork: its last answer is the session that it has made. */
+export interface ForkHandle extends Pick<RequestHandle, 'id' | 'accepted'> {
+  readonly forked: Promise<Forked>;
+}
+
 /** What the book tells its owner. */
 export interface RequestBookEvents {
   accepted(answer: Accepted, request: SessionRequest): void;
   applied(answer: Applied, request: SessionRequest): void;
+  forked(answer: Forked): void;
   failed(error: ClientError, request: SessionRequest): void;
 }
 
@@ -19,6 +25,7 @@ interface Entry {
   readonly request: SessionRequest;
   readonly accepted: PromiseWithResolvers<Accepted>;
   readonly applied: PromiseWithResolvers<Applied>;
+  readonly forked: PromiseWithResolvers<Forked>;
   wasAccepted: boolean;
   watchdog: ReturnType<typeof setTimeout> | null;
 }
@@ -56,13 +63,23 @@ export class RequestBook {
 
   /** Throws ClientError `rate_limited` when {@link MAX_OPEN_REQUESTS} are open. */
   add(request: SessionRequest): RequestHandle {
+    const { accepted, applied } = this.#add(request);
+    return { id: request.id, accepted: accepted.promise, applied: applied.promise };
+  }
+
+  /** As {@link add}. */
+  addFork(request: SessionRequest): ForkHandle {
+    const { accepted, forked } = this.#add(request);
+    return { id: request.id, accepted: accepted.promise, forked: forked.promise };
+  }
+
+  #add(request: SessionRequest): Entry {
     if (this.#entries.size >= MAX_OPEN_REQUESTS) throw new ClientError('rate_limited', `${MAX_OPEN_REQUESTS} requests are still unanswered`);
-    const entry: Entry = { request, accepted: Promise.withResolvers(), applied: Promise.withResolvers(), wasAccepted: false, watchdog: null };
+    const entry: Entry = { request, accepted: Promise.withResolvers(), applied: Promise.withResolvers(), forked: Promise.withResolvers(), wasAccepted: false, watchdog: null };
     // A failure is told by the `error` event; a caller who doesn't look at the promise must not get an unhandled rejection besides.
-    entry.accepted.promise.catch(() => undefined);
-    entry.applied.promise.catch(() => undefined);
+    for (const { promise } of [entry.accepted, entry.applied, entry.forked]) promise.catch(() => undefined);
     this.#entries.set(request.id, entry);
-    return { id: request.id, accepted: entry.accepted.promise, applied: entry.applied.promise };
+    return entry;
   }
 
   /** A request that is not sent at all: both promises reject, and `failed` is told. */
@@ -103,6 +120,11 @@ export class RequestBook {
         entry.applied.resolve(message);
         this.#events.applied(message, entry.request);
         return true;
+      case 'forked':
+        this.#remove(entry);
+        entry.forked.resolve(message);
+        this.#events.forked(message);
+        return true;
       case 'superseded':
         this.#fail(entry, new ClientError('superseded', `replaced by the newer request ${message.by}`));
         return true;
@@ -131,6 +153,7 @@ export class RequestBook {
     this.#remove(entry);
     entry.accepted.reject(error);
     entry.applied.reject(error);
+    entry.forked.reject(error);
     this.#events.failed(error, entry.request);
   }
 

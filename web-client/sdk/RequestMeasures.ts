@@ -12,7 +12,7 @@ export interface RequestMeasure {
   readonly pressedAt: number;
   readonly acceptedMs: number | null;
   readonly appliedMs: number | null;
-  /** To the first changed frame painted. Stays null for what changes no picture: `interrupt`, `hold`, `release` and `pause`. */
+  /** To the first changed frame painted. Stays null for what changes no picture: `interrupt`, `hold`, `release`, `pause` and `fork`. */
   readonly firstChangedMs: number | null;
   /** To the last frame of before painted: at most 0 where the request freezes the picture. */
   readonly lastOldMs: number | null;
@@ -37,7 +37,7 @@ interface Entry {
 }
 
 /** The others' change is that nothing new is painted. */
-const CHANGES_PICTURE: ReadonlySet<SessionRequest['type']> = new Set(['redirect', 'cut', 'blend', 'resume']);
+const CHANGES_PICTURE: ReadonlySet<SessionRequest['type']> = new Set(['redirect', 'cut', 'blend', 'rewind', 'resume']);
 const KEPT = 32;
 /** Paints that began a new epoch or conditioning version; looked up when an answer comes after its frame. */
 const KEPT_CHANGES = 64;

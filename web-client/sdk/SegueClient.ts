@@ -3,12 +3,12 @@ import type { Speed, Steer } from './ActionState.ts';
 import { ClientError } from './ClientError.ts';
 import { Connection } from './Connection.ts';
 import { fences } from './fences.ts';
-import type { Accepted, Applied, Closed, DraftPreview, FrameNotice, Goaway, HoldExpired, IdleWarning, Ready, RequestCompleted, ServerMessage, SessionAdapter, SessionRequest, StateUpdate, TextDelta } from './messages.ts';
+import type { Accepted, Applied, Closed, DraftPreview, Forked, FrameNotice, Goaway, HoldExpired, IdleWarning, Ready, RequestCompleted, ServerMessage, SessionAdapter, SessionRequest, StateUpdate, StoryRewound, TextDelta } from './messages.ts';
 import type { PaintedFrame } from './PaintedFrame.ts';
 import { PositionReporter } from './PositionReporter.ts';
 import { Presenter } from './Presenter.ts';
 import { ReconnectPolicy } from './ReconnectPolicy.ts';
-import { RequestBook, type RequestHandle } from './RequestBook.ts';
+import { RequestBook, type ForkHandle, type RequestHandle } from './RequestBook.ts';
 import { RequestMeasures, type RequestMeasure } from './RequestMeasures.ts';
 import { Signalling } from './Signalling.ts';
 import { SoundOutput } from './SoundOutput.ts';
@@ -56,6 +56,10 @@ export type ClientEvents = {
   completed: [notice: RequestCompleted];
   /** Nobody released the hold, and nothing was made of it: the server has released it. */
   holdExpired: [notice: HoldExpired];
+  /** A fork of this client's was made. */
+  forked: [answer: Forked];
+  /** The story went back, by whoever drives: what was presented from there on is no part of it any more. */
+  rewound: [notice: StoryRewound];
   /** A measure of a request has become known. */
   measure: [measure: RequestMeasure];
   /** What the server says of the session. */
@@ -104,6 +108,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
       {
         accepted: (answer, request) => this.#accepted(answer, request),
         applied: (answer, request) => this.#applied(answer, request),
+        forked: (answer) => this.emit('forked', answer),
         failed: (error, request) => this.#failed(error, request),
       },
       randomId(),
@@ -225,6 +230,28 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
     return this.#request((id) => ({ type: 'interrupt', id }));
   }
 
+  /**
+   * Goes back to a moment of the story, in media time (as `frame` events and `session` updates tell it), and on from there as another future: the picture freezes until
+   * the first frame of that. `accepted` tells where it goes at most, `applied` the very frame. `exact`: bit-equal also where it lies so far back that only the clean latents are kept.
+   * A moment that isn't kept any more is `not_kept`, and the story goes on from where it was. Throws ClientError `closed` or `rate_limited`.
+   */
+  rewind(media90k: number, { exact = false }: { readonly exact?: boolean } = {}): RequestHandle {
+    return this.#request((id) => ({ type: 'rewind', id, media90k: Math.max(0, Math.floor(media90k)), ...(exact ? { exact } : {}) }));
+  }
+
+  /**
+   * Another session with the same past, up to a moment of it (where it is left out: what is presented now). This one flows on. `forked` names it and brings
+   * a token to join it with. Where all places are taken, the error has a ticket to try again with. Throws ClientError `closed` or `rate_limited`.
+   */
+  fork({ media90k, ticket }: { readonly media90k?: number; readonly ticket?: string } = {}): ForkHandle {
+    if (this.#closed) throw new ClientError('closed', 'the client is closed');
+    const id = this.#book.nextId();
+    const request: SessionRequest = { type: 'fork', id, ...(media90k === undefined ? {} : { media90k: Math.max(0, Math.floor(media90k)) }), ...(ticket === undefined ? {} : { ticket }) };
+    const handle = this.#book.addFork(request);
+    this.#send(request);
+    return handle;
+  }
+
   pause(): RequestHandle {
     return this.#request((id) => ({ type: 'pause', id }));
   }
@@ -300,7 +327,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
   #send(request: SessionRequest): void {
     const { isOpen, transport } = this.#connection;
     if (!isOpen || !transport?.sendControl(request)) return;
-    if (fences(request) && (request.type === 'interrupt' || request.type === 'redirect' || request.type === 'cut')) transport.sendInput(request, FENCING_COPIES);
+    if (fences(request) && (request.type === 'interrupt' || request.type === 'redirect' || request.type === 'cut' || request.type === 'rewind')) transport.sendInput(request, FENCING_COPIES);
     this.#book.sent(request.id);
   }
 
@@ -348,6 +375,9 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
         return;
       case 'draft.preview':
         if (message.re === this.#draft?.id) this.emit('draft', message);
+        return;
+      case 'session.rewound':
+        this.emit('rewound', message);
         return;
       case 'goaway':
         this.emit('goaway', message);

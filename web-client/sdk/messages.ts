@@ -2,16 +2,17 @@
 import type { PROTOCOL_VERSION, ServerControlMessage, ServerStateMessage } from '../../src/protocol/channel.ts';
 import type { ErrorBody } from '../../src/protocol/errors.ts';
 
-export type { ActionInput, ControlMessage, FrameNotice, HoldExpired, InputMessage, PositionInput, RequestCompleted, ServerControlMessage, ServerStateMessage, SessionRequest, StateUpdate, TextDelta } from '../../src/protocol/channel.ts';
+export type { ActionInput, ControlMessage, FrameNotice, HoldExpired, InputMessage, PositionInput, RequestCompleted, ServerControlMessage, ServerStateMessage, SessionRequest, StateUpdate, StoryRewound, TextDelta } from '../../src/protocol/channel.ts';
 export type { AdapterInForce, AdapterOffer, SessionAdapter } from '../../src/protocol/session_adapter.ts';
 export type { PromptWarning } from '../../src/protocol/prompt_warning.ts';
 export type { ErrorBody, ErrorCode } from '../../src/protocol/errors.ts';
-export type { CreatedSession, CreateSession, SessionView } from '../../src/protocol/rest.ts';
+export type { CreatedSession, CreateSession, ForkedFrom, ForkedSession, SessionView } from '../../src/protocol/rest.ts';
 
 type Of<Type extends string> = Extract<ServerControlMessage, { type: Type }>;
 export type Ready = Of<'ready'>;
 export type Accepted = Of<'accepted'>;
 export type Applied = Of<'applied'>;
+export type Forked = Of<'forked'>;
 export type Superseded = Of<'superseded'>;
 export type RequestError = Of<'error'>;
 export type Goaway = Of<'goaway'>;

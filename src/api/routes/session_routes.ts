@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
-import { Accepted, Applied, Superseded, type SessionRequest } from '../../protocol/channel.ts';
+import { Accepted, Applied, Forked, Superseded, type SessionRequest } from '../../protocol/channel.ts';
 import { SegueError } from '../../protocol/errors.ts';
 import { CreatedSession, CreateSession, SessionView } from '../../protocol/rest.ts';
 import { MAX_IMAGE_BYTES } from '../../protocol/session_image.ts';
@@ -9,7 +9,7 @@ import { ROLES, type Role } from '../../sessions/ports.ts';
 import type { SessionWish } from '../../sessions/SessionRegistry.ts';
 import { createId } from '../../sessions/session_ids.ts';
 import type { ApiContext } from '../ApiContext.ts';
-import { BlendBody, CutBody, ERROR_RESPONSES, FlowBody, InputBody, InterruptBody, RedirectBody, SessionPath, TokenAnswer, TokenRequest, WaitQuery } from '../route_schemas.ts';
+import { BlendBody, CutBody, ERROR_RESPONSES, FlowBody, InputBody, InterruptBody, RedirectBody, RewindBody, SessionPath, TokenAnswer, TokenRequest, WaitQuery } from '../route_schemas.ts';
 import { TokenBucket } from '../TokenBucket.ts';
 
 /** Requests by REST, per session: well under what the media thread takes from one sender, so that it never refuses one unheard. */
@@ -18,7 +18,7 @@ const REQUEST_RATE = { burst: 20, perSecond: 10 } as const;
 /** A picture at most {@link MAX_IMAGE_BYTES} large, as base64, and the rest of the body. */
 const IMAGE_BODY_LIMIT = Math.ceil(MAX_IMAGE_BYTES / 3) * 4 + 64 * 1024;
 
-const Answer = Type.Union([Accepted, Applied, Superseded]);
+const Answer = Type.Union([Accepted, Applied, Forked, Superseded]);
 
 /** Creates a session and the token for whoever plays it. Shared with the demo route. */
 export async function createSession({ registry, tokens, card, config, images }: ApiContext, body: CreateSession, more: Pick<SessionWish, 'tenant' | 'endsOnLeave'>, roles: readonly Role[]): Promise<CreatedSession> {
@@ -86,6 +86,7 @@ export function sessionRoutes(fastify: FastifyInstance, context: ApiContext): vo
   app.post('/v1/sessions/:id/blend', { ...options, schema: { ...schema, summary: 'Go over into something else by degrees', body: BlendBody } }, async ({ params, body, query }) => submit(params.id, { ...body, type: 'blend', id: body.id ?? createId('req') }, query.wait));
   app.post('/v1/sessions/:id/hold', { ...options, schema: { ...schema, summary: 'Stop for a moment, losing nothing: perhaps an interruption', body: FlowBody } }, async ({ params, body, query }) => submit(params.id, { type: 'hold', id: body.id ?? createId('req') }, query.wait));
   app.post('/v1/sessions/:id/release', { ...options, schema: { ...schema, summary: 'Go on exactly where a hold stopped', body: FlowBody } }, async ({ params, body, query }) => submit(params.id, { type: 'release', id: body.id ?? createId('req') }, query.wait));
+  app.post('/v1/sessions/:id/rewind', { ...options, schema: { ...schema, summary: 'Go back to a moment of the story, and on from there as another future', body: RewindBody } }, async ({ params, body, query }) => submit(params.id, { ...body, type: 'rewind', id: body.id ?? createId('req') }, query.wait));
   app.post('/v1/sessions/:id/pause', { ...options, schema: { ...schema, summary: 'Pause', body: FlowBody } }, async ({ params, body, query }) => submit(params.id, { type: 'pause', id: body.id ?? createId('req') }, query.wait));
   app.post('/v1/sessions/:id/resume', { ...options, schema: { ...schema, summary: 'Go on after a pause', body: FlowBody } }, async ({ params, body, query }) => submit(params.id, { type: 'resume', id: body.id ?? createId('req') }, query.wait));
 

@@ -243,6 +243,10 @@ export class EngineSession implements WorkSource {
       case 'blend':
         this.#scenes.begin(request, acceptance.superseded.length > 0);
         break;
+      case 'rewind':
+        this.#progress.backTo(request.presented90k);
+        this.#answers.failed(requestId, new SegueError('not_kept', 'nothing before what was presented is kept'));
+        break;
       case 'hold':
         this.#halt.hold(requestId);
         this.#answerApplied(requestId, 'held');

@@ -17,7 +17,7 @@ export type Acceptance =
   | { readonly outcome: 'run'; readonly superseded: readonly string[] };
 
 /**
- * Requests of one session, each answered exactly once. Newest wins per kind, redirect, cut and blend being one; an interrupt also ends one that nothing has been
+ * Requests of one session, each answered exactly once. Newest wins per kind, redirect, cut and blend being one; an interrupt or a rewind also ends one that nothing has been
  * seen of, because what was typed before "stop" must not start by itself afterwards.
  */
 export class RequestScheduler {
@@ -34,7 +34,7 @@ export class RequestScheduler {
     if (request.epoch < epoch && fencing(request)) return { outcome: 'stale', by: this.#lastFencing };
     if (fencing(request)) this.#lastFencing = requestId;
     if (kind === 'adopt') return { outcome: 'run', superseded: [] };
-    const superseded = [...this.#pending.values()].filter((other) => other.kind === kind || (isScene(other.kind) && (isScene(kind) || kind === 'interrupt'))).map((other) => other.requestId);
+    const superseded = [...this.#pending.values()].filter((other) => other.kind === kind || (isScene(other.kind) && (isScene(kind) || kind === 'interrupt' || kind === 'rewind'))).map((other) => other.requestId);
     for (const id of superseded) this.#pending.delete(id);
     this.#pending.set(requestId, { requestId, kind, arrivedAtMs: nowMs });
     return { outcome: 'run', superseded };
@@ -84,5 +84,5 @@ export const REMEMBERED_REQUESTS = 1024;
 
 /** Requests for which the media thread raised the epoch. */
 export function fencing(request: EngineRequest): boolean {
-  return request.request === 'interrupt' || request.request === 'adopt' || request.request === 'cut' || (request.request === 'redirect' && !request.seamless);
+  return request.request === 'interrupt' || request.request === 'adopt' || request.request === 'cut' || request.request === 'rewind' || (request.request === 'redirect' && !request.seamless);
 }
