@@ -13,6 +13,7 @@ import { connectionRoutes } from './routes/connection_routes.ts';
 import { demoEnabled, demoRoutes } from './routes/demo_routes.ts';
 import { discoveryRoutes } from './routes/discovery_routes.ts';
 import { eventRoutes } from './routes/event_routes.ts';
+import { frameRoutes } from './routes/frame_routes.ts';
 import { operationsRoutes } from './routes/operations_routes.ts';
 import { memoryRoutes } from './routes/memory_routes.ts';
 import { sessionRoutes } from './routes/session_routes.ts';
@@ -91,6 +92,7 @@ export async function createHttpApp(context: ApiContext, listener: HttpListener)
   await app.register(async (routes) => {
     sessionRoutes(routes, context);
     memoryRoutes(routes, context);
+    frameRoutes(routes, context);
     connectionRoutes(routes, context);
     eventRoutes(routes, context);
     discoveryRoutes(routes, context);

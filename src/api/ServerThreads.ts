@@ -80,7 +80,7 @@ export class ServerThreads {
       transferList: [port2],
       log,
     });
-    return new ServerThreads({ engine, media, programs: deployment.programs, prompts: { read: (prompt) => language.parse(prompt).warnings, readPlan: (plan) => void language.fromNamed(plan) }, windowChunks }, log);
+    return new ServerThreads({ engine, media, programs: deployment.programs, prompts: promptReader(language), windowChunks }, log);
   }
 
   /** Resolves when both are ready. Rejects with why one is not, or StartCancelled. */
@@ -173,6 +173,14 @@ export class ServerThreads {
       this.#log.error({ err: error }, 'a message could not be handled');
     }
   }
+}
+
+function promptReader(language: PromptLanguage): PromptReader {
+  return {
+    read: (prompt) => language.parse(prompt).warnings,
+    readPlan: (plan) => void language.fromNamed(plan),
+    describePlan: (plan) => ({ words: language.describe(plan), attributes: language.named(plan) }),
+  };
 }
 
 function readModel(modelDir: string): { readonly deployment: DeploymentSpec; readonly language: PromptLanguage; readonly windowChunks: number } {

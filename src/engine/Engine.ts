@@ -46,7 +46,8 @@ export interface RunOptions {
 
 /** What a run gives you: copies, yours to keep. */
 export type EngineEvent =
-  | Exclude<RunEvent, RunMedia>
+  | Exclude<RunEvent, RunMedia | { readonly type: 'picture' }>
+  | { readonly type: 'picture'; /** RGB, `width × height × 3` bytes. */ readonly pixels: Uint8Array }
   | (Omit<RunMedia, 'videoSlot' | 'audioSlot' | 'samples'> & { /** RGB, `width × height × 3` bytes. */ readonly pixels: Uint8Array; /** Mono, signed 16 bit. */ readonly samples: Int16Array })
   | { readonly type: 'completed'; readonly usage: RunUsage; readonly record: BehaviorRecord | null };
 
@@ -175,6 +176,11 @@ export class Engine {
 
 /** Copies a frame out of its slots and gives them back: from here on the run may make the next one. */
 function taken(event: RunEvent, pools: Readonly<Record<'video' | 'audio', SharedPool>>): EngineEvent {
+  if (event.type === 'picture') {
+    const pixels = pools.video.bytes(event.videoSlot).slice();
+    pools.video.release(event.videoSlot);
+    return { type: 'picture', pixels };
+  }
   if (event.type !== 'media.chunk') return event;
   const { videoSlot, audioSlot, samples, ...frame } = event;
   const pixels = pools.video.bytes(videoSlot).slice();

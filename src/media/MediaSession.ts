@@ -3,7 +3,7 @@ import type { Logger } from '../observe/log.ts';
 import type { FrameNotice } from '../protocol/channel.ts';
 import { SegueError } from '../protocol/errors.ts';
 import type { ChannelLabel, HeldPosition, MediaToControl, MediaToEngine, SessionChannels } from '../streams/messages.ts';
-import type { MediaEvent } from '../streams/media_events.ts';
+import type { ChunkEvents, MediaEvent } from '../streams/media_events.ts';
 import { frameDuration90k, type MediaFormat } from '../streams/media_time.ts';
 import { SessionWords } from '../streams/session_words.ts';
 import { ProvisionalHold } from '../streams/ProvisionalHold.ts';
@@ -349,7 +349,7 @@ export class MediaSession {
 
   #notice(frame: LeavingPicture['frame'], rtp: number, atMs: number): void {
     const last = this.#noticed;
-    const changed = last === null || last.epoch !== frame.epoch || last.conditioningVersion !== frame.conditioningVersion || last.actionSequence !== frame.actionSequence;
+    const changed = last === null || bounds(frame.events) || last.epoch !== frame.epoch || last.conditioningVersion !== frame.conditioningVersion || last.actionSequence !== frame.actionSequence;
     if (!changed && ++this.#sinceNotice < NOTICE_INTERVAL_FRAMES) return;
     this.#sinceNotice = 0;
     const notice: FrameNotice = {
@@ -365,6 +365,7 @@ export class MediaSession {
       media90k: frame.start90k,
       origin: frame.origin,
       ...(Object.keys(frame.adapterVersions).length === 0 ? {} : { adapterVersions: { ...frame.adapterVersions } }),
+      ...(bounds(frame.events) ? { requests: { started: [...frame.events.started], active: [...frame.events.active], completed: [...frame.events.completed] } } : {}),
       ...(last?.epoch !== frame.epoch && this.#fencedBy?.epoch === frame.epoch ? { re: this.#fencedBy.requestId } : {}),
     };
     this.#noticed = notice;
@@ -415,4 +416,9 @@ export class MediaSession {
     await Promise.all([...this.#connections.values()].map(({ peer }) => peer.close()));
     this.#connections.clear();
   }
+}
+
+/** Whether a request's effect begins or ends there. */
+function bounds({ started, completed }: ChunkEvents): boolean {
+  return started.length > 0 || completed.length > 0;
 }

@@ -229,6 +229,8 @@ export const FrameNotice = Type.Object({
   origin: Type.Enum(['seed', 'generated']),
   /** `<checksum>@<scale>` of the adapter that it was made with, by id; absent without one. */
   adapterVersions: Type.Optional(Type.Record(Type.String(), Type.String())),
+  /** Requests whose effect begins or ends with this frame, and all that it shows; absent where none begins or ends. */
+  requests: Type.Optional(Type.Object({ started: Type.Array(Type.String()), active: Type.Array(Type.String()), completed: Type.Array(Type.String()) })),
   /** With the first frame of an epoch: the request that fenced for it. Whoever froze for that request may go on from here, whether it was answered yet or not. */
   re: Type.Optional(Id),
 });

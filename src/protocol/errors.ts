@@ -22,7 +22,9 @@ export const ERRORS = {
   method_not_allowed: { status: 405, retryable: false },
   request_timeout: { status: 408, retryable: true },
   conflict: { status: 409, retryable: false },
+  not_presented: { status: 409, retryable: true },
   session_closed: { status: 410, retryable: false },
+  /** What is asked about was presented, and isn't kept (any more). */
   not_kept: { status: 410, retryable: false },
   budget_exhausted: { status: 410, retryable: false },
   payload_too_large: { status: 413, retryable: false },

@@ -59,6 +59,10 @@ export const SessionView = Type.Object(
     connections: Type.Integer(),
     /** Absent while nobody has come back to it after a restart. */
     usage: Type.Optional(SessionUsage),
+    /** What its story was made with, oldest first; where a session is read by itself and its story is kept. Null: still going on. */
+    weightVersions: Type.Optional(
+      Type.Array(Type.Object({ from90k: Type.Integer(), to90k: Type.Union([Type.Integer(), Type.Null()]), weightsVersion: Type.String(), adapterVersions: Type.Record(Type.String(), Type.String()) })),
+    ),
     reason: Type.Optional(Type.String()),
     /** With `reason`, where an error ended it: its code. */
     code: Type.Optional(Type.String()),

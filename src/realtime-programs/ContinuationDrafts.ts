@@ -7,7 +7,7 @@ import type { ForeseenRedirect, ReadWords, SpeculativeProgram } from '../engine/
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import { appliedAdapter, type ContinuationModel, type ScenePlan } from './continuation_model.ts';
 import type { ContinuationState, Scene, Talk } from './continuation_state.ts';
-import { samePlan, type ChunkTape, type StepRecord } from './continuation_tape.ts';
+import { samePlan, type ChunkTape, type FrameRecord, type StepRecord } from './continuation_tape.ts';
 
 export interface ContinuationWords extends ReadWords {
   /** The plan that they change. */
@@ -147,11 +147,14 @@ function renamed(state: ContinuationState, requestId: string, version: number): 
 /** What is kept of a fork's steps and frames, as if the request had been there when they were made. */
 function taped({ write, steps, frames }: ChunkTape, drafted: Scene, requestId: string, version: number): ChunkTape {
   const step = (record: StepRecord): StepRecord => (record.conditioningVersion === drafted.conditioningVersion ? { ...record, conditioningVersion: version } : record);
+  const named = (ids: readonly string[]): string[] => ids.map((id) => (id === drafted.requestId ? requestId : id));
   return {
     write: write === null ? null : step(write),
     steps: steps.map(step),
-    frames: frames.map((frame) =>
-      frame.conditioningVersion === drafted.conditioningVersion ? { ...frame, conditioningVersion: version, active: frame.active.map((id) => (id === drafted.requestId ? requestId : id)) } : frame,
-    ),
+    frames: frames.map((frame): FrameRecord => {
+      const { started = [], active, completed = [], under = null } = frame;
+      if (frame.conditioningVersion !== drafted.conditioningVersion) return frame;
+      return { ...frame, conditioningVersion: version, started: named(started), active: named(active), completed: named(completed), under: under === null ? null : step(under) };
+    }),
   };
 }

@@ -1,10 +1,12 @@
 import { bindingContext } from '../engine/model/binding_context.ts';
 import type { AudioPlan } from '../engine/model/kernels/audio.ts';
 import type { BlockId } from '../engine/model/work.ts';
+import type { InlineProgram } from '../engine/programs/InlineProgram.ts';
 import type { KeptChunkPart, KeptSnapshotPart, ReadPart, StoryKeeping, StoryReturn, WantedTensor } from '../engine/programs/StoryKeeping.ts';
 import { frameDuration90k } from '../streams/media_time.ts';
 import type { ContinuationModel } from './continuation_model.ts';
 import type { ContinuationState, Scene } from './continuation_state.ts';
+import { KeptPicture } from './KeptPicture.ts';
 import { EMPTY_TAPE, type ChunkTape, type StepRecord, type WeightedPlan } from './continuation_tape.ts';
 import type { SceneBlend } from './scene_blend.ts';
 import { StoryRestoration, type PendingWrite } from './StoryRestoration.ts';
@@ -40,12 +42,14 @@ const SOUND = 'sound.';
 
 /** How a video continuation outlives the process. */
 export class ContinuationKeeping implements StoryKeeping<ContinuationState> {
+  readonly pictures: InlineProgram;
   readonly #model: ContinuationModel;
   readonly #restoration: StoryRestoration;
   readonly #chunk90k: number;
 
   constructor(model: ContinuationModel) {
     this.#model = model;
+    this.pictures = new KeptPicture(model);
     this.#restoration = new StoryRestoration(model);
     this.#chunk90k = frameDuration90k(model.format) * model.framesPerChunk;
   }
@@ -63,6 +67,26 @@ export class ContinuationKeeping implements StoryKeeping<ContinuationState> {
       conditioningVersion: scene.conditioningVersion,
       data: { ...data },
       blocks: { latents, ...(pin === null ? {} : { pin }), ...Object.fromEntries(carried) },
+    };
+  }
+
+  seen(version: ContinuationState): KeptChunkPart | null {
+    const { made, scene, inFlight, position90k, sound, lineage, video, tape } = version;
+    const { framesPerChunk } = this.#model;
+    const shown = version.frames % framesPerChunk;
+    if (made !== null || scene === null || shown === 0) return this.chunk(version);
+    // Start frames go on as they are; any other chunk is made again around the frames of it that were seen.
+    const seeded = inFlight !== null;
+    const latents = seeded ? this.#model.loops.video.latentsOf(video) : video.pin;
+    if (latents === null) return null;
+    const data: ChunkData = { lineage, storyFrames: version.frames, scene: keptScene(scene), writeUnder: null, sound: sound.plan, pinnedFrames: seeded ? 0 : shown, seeded, ...tape };
+    return {
+      chunk: version.chunk,
+      start90k: position90k - shown * (this.#chunk90k / framesPerChunk),
+      end90k: position90k,
+      conditioningVersion: scene.conditioningVersion,
+      data: { ...data },
+      blocks: seeded ? { latents } : { pin: latents },
     };
   }
 

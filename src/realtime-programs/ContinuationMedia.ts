@@ -128,7 +128,7 @@ export class ContinuationMedia {
     };
     const frame = this.#frame(state, inFlight, step, scene);
     const { conditioningVersion, actionSequence, events } = frame;
-    const tape: ChunkTape = { ...state.tape, frames: [...state.tape.frames, { lineage: step.turn.lineage, conditioningVersion, actionSequence, active: events.active }] };
+    const tape: ChunkTape = { ...state.tape, frames: [...state.tape.frames, { lineage: step.turn.lineage, conditioningVersion, actionSequence, ...events, under: inFlight.conditioning === null ? null : (state.tape.steps.at(-1) ?? null) }] };
     const applied: AppliedChange | null =
       scene.shown || scene.requestId === null ? null : { requestId: scene.requestId, how: scene.how, chunk: frame.chunk, step: scene.step, media90k: frame.start90k, adapter: inForce(scene.adapter) };
     const done = completesBlend(scene, frame.chunk, frameInChunk);

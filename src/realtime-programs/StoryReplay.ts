@@ -10,6 +10,7 @@ import type { KeptChunk, KeptSnapshot, KeptTensor } from '../streams/storage_mes
 import type { ChunkData, SnapshotData } from './ContinuationKeeping.ts';
 import type { ContinuationModel, ScenePlan } from './continuation_model.ts';
 import type { EncodedPlan } from './StoryRestoration.ts';
+import { latentsOfFrame } from './kept_frame.ts';
 import { conditioningOf, plansOf, samePlan, type StepRecord } from './continuation_tape.ts';
 
 export interface ReplayedChunk {
@@ -88,8 +89,8 @@ export class StoryReplay {
    * @param frame within the chunk. @param video the pool that {@link REPLAY_SESSION} was attached with; one of its slots is used, and given back.
    */
   async picture({ kept, latents }: ReplayedChunk, frame: number, video: SharedPool): Promise<Uint8Array> {
-    const { pinnedFrames } = JSON.parse(kept.data) as ChunkData;
-    const tensor = frame < pinnedFrames ? find(kept.tensors, 'pin') : { ...find(kept.tensors, 'latents'), data: latents.slice().buffer };
+    const shown = latentsOfFrame(kept, frame);
+    const tensor = shown.name === 'latents' ? { ...shown, data: latents.slice().buffer } : shown;
     const ctx = bindingContext(this.#options.seed);
     const slot = video.acquire();
     if (slot === null) throw new TypeError('a picture needs a free slot');

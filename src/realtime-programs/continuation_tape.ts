@@ -34,8 +34,12 @@ export interface FrameRecord {
   readonly lineage: number;
   readonly conditioningVersion: number;
   readonly actionSequence: number;
-  /** Requests that it was the first, or among the frames, to show. */
+  /** Requests that it was the first to show, that it shows, and whose effect ended with it. */
+  readonly started?: readonly string[];
   readonly active: readonly string[];
+  readonly completed?: readonly string[];
+  /** The last step that its latents came of; null: they were given. Its chunk may be made again around it, under something else. */
+  readonly under?: StepRecord | null;
 }
 
 /** How a chunk is being made: plain data that goes along with the state. */

@@ -1,8 +1,9 @@
 import type { Clock, Timer } from '../observe/clock.ts';
 import type { Logger } from '../observe/log.ts';
 import { SegueError } from '../protocol/errors.ts';
+import type { MediaTime90k } from '../streams/media_time.ts';
 import { OutstandingWrites } from '../streams/outstanding_writes.ts';
-import { writeBytes, writtenFor, type DurablePosition, type FromStorage, type KeptHead, type KeptWorld, type StorageWrite, type StoryFingerprint } from '../streams/storage_messages.ts';
+import { writeBytes, writtenFor, type DurablePosition, type FromStorage, type KeptHead, type KeptWorld, type StorageWrite, type StoryFingerprint, type VersionSpan } from '../streams/storage_messages.ts';
 import type { StoragePort } from './ports.ts';
 import { SessionKeeper } from './SessionKeeper.ts';
 
@@ -19,8 +20,10 @@ export interface SessionArchiveOptions {
   readonly windowChunks: number;
 }
 
+type StorageAnswer = Extract<FromStorage, { type: 'loaded' | 'listed' | 'chunk.read' | 'versions.read' }>;
+
 interface Question {
-  readonly resolve: (message: Extract<FromStorage, { type: 'loaded' | 'listed' }>) => void;
+  readonly resolve: (message: StorageAnswer) => void;
   readonly reject: (error: SegueError) => void;
   readonly watchdog: Timer;
 }
@@ -64,7 +67,9 @@ export class SessionArchive {
         log.info('sessions are written to disk again');
         return;
       case 'loaded':
-      case 'listed': {
+      case 'listed':
+      case 'chunk.read':
+      case 'versions.read': {
         const question = this.#questions.get(message.request);
         this.#questions.delete(message.request);
         question?.watchdog.cancel();
@@ -131,10 +136,26 @@ export class SessionArchive {
     return answer.type === 'listed' ? answer.heads : [];
   }
 
-  #ask(question: (request: number) => Parameters<StoragePort['send']>[0]): Promise<Extract<FromStorage, { type: 'loaded' | 'listed' }>> {
+  /** The chunk in which a media time lies, with the session that it is of. Rejects as {@link load}. */
+  async chunkAt(sessionId: string, media90k: MediaTime90k): Promise<Pick<Extract<FromStorage, { type: 'chunk.read' }>, 'head' | 'chunk' | 'from90k'>> {
+    const answer = await this.#ask((request) => ({ type: 'chunk.at', request, sessionId, media90k }));
+    if (answer.type !== 'chunk.read') return { head: null, chunk: null, from90k: null };
+    if (answer.error !== undefined) throw SegueError.from(answer.error);
+    return answer;
+  }
+
+  /** What a session was made with, oldest first. Rejects as {@link load}. */
+  async versions(sessionId: string): Promise<readonly VersionSpan[]> {
+    const answer = await this.#ask((request) => ({ type: 'versions.of', request, sessionId }));
+    if (answer.type !== 'versions.read') return [];
+    if (answer.error !== undefined) throw SegueError.from(answer.error);
+    return answer.spans;
+  }
+
+  #ask(question: (request: number) => Parameters<StoragePort['send']>[0]): Promise<StorageAnswer> {
     const { storage, clock } = this.#options;
     const request = ++this.#asked;
-    const { promise, resolve, reject } = Promise.withResolvers<Extract<FromStorage, { type: 'loaded' | 'listed' }>>();
+    const { promise, resolve, reject } = Promise.withResolvers<StorageAnswer>();
     const watchdog = clock.schedule(clock.now() + QUESTION_WATCHDOG_MS, () => {
       this.#questions.delete(request);
       reject(new SegueError('timed_out', 'the storage did not answer', { retryAfterMs: 1_000 }));

@@ -9,11 +9,13 @@ import type { SessionView } from '../protocol/rest.ts';
 import { RESOURCES, type Resource } from '../protocol/session_usage.ts';
 import { adapterInForce, type SessionAdapter } from '../protocol/session_adapter.ts';
 import type { EngineCard, EngineToControl, MediaToControl } from '../streams/messages.ts';
+import type { KeptHead } from '../streams/storage_messages.ts';
 import { AdmissionQueue, type QueuePlace } from './AdmissionQueue.ts';
 import { DormantSessions } from './DormantSessions.ts';
 import { liveMemory, memoryView, seedOf } from './memory_changes.ts';
 import { BLANK_TURN } from './memory_turn.ts';
 import type { EnginePort, MediaPort, PromptReader } from './ports.ts';
+import { PresentedFrames } from './PresentedFrames.ts';
 import { Session } from './Session.ts';
 import type { SessionArchive } from './SessionArchive.ts';
 import type { Budget } from './SessionBudget.ts';
@@ -79,6 +81,7 @@ export const MAX_ENDED = 128;
 /** All sessions of the server: created through admission, found by id, fed with what engine and media thread say, ended together. */
 export class SessionRegistry {
   readonly queue: AdmissionQueue;
+  readonly frames: PresentedFrames;
   readonly #options: RegistryOptions;
   readonly #sessions = new Map<string, Session>();
   readonly #ended = new Map<string, EndedSession>();
@@ -99,6 +102,8 @@ export class SessionRegistry {
     const { clock, card, resumeMs = 0 } = options;
     this.#dormant = new DormantSessions({ clock, resumeMs, modelId: card.modelId, expired: (sessionId) => void this.#archive?.write({ type: 'ended', sessionId, reason: 'nobody came back to it after a restart' }) });
     this.queue = new AdmissionQueue(options.clock, options.maxWaiting);
+    const { engine, prompts } = options;
+    this.frames = new PresentedFrames({ engine, archive: this.#archive, clock, card, prompts, session: (id) => ({ ...this.view(id), presented90k: this.#sessions.get(id)?.view.presented90k ?? null }) });
   }
 
   /** Live sessions, oldest first. */
@@ -188,9 +193,7 @@ export class SessionRegistry {
   async remove(id: string, reason: string): Promise<SessionView> {
     await this.#returning.get(id)?.catch(() => undefined);
     await this.#sessions.get(id)?.close(reason);
-    const known = this.#sessions.has(id) || this.#dormant.has(id) || this.#ended.has(id);
-    const head = known || this.#archive === null ? undefined : (await this.#archive.heads()).find(({ sessionId }) => sessionId === id);
-    const view = head === undefined ? this.view(id) : this.#dormant.viewOfEnded(head);
+    const view = this.#known(id) ? this.view(id) : this.#dormant.viewOfEnded(await this.#headOf(id));
     this.#dormant.forget(id);
     await this.#archive?.delete(id);
     return view;
@@ -219,6 +222,16 @@ export class SessionRegistry {
     return this.#sessions.get(id)?.view ?? this.#dormant.view(id) ?? this.#lookUpEnded(id).view;
   }
 
+  /** As {@link view}, with what its story was made with. Also of one that is only on disk. Rejects with session_not_found, timed_out. */
+  async viewWhole(id: string): Promise<SessionView> {
+    const view = this.#known(id) ? this.view(id) : this.#dormant.viewOfEnded(await this.#headOf(id));
+    const spans = (await this.#archive?.versions(id)) ?? [];
+    if (spans.length === 0) return view;
+    const isLive = this.#sessions.has(id);
+    const weightVersions = spans.map(({ adapterVersions, ...span }, index) => ({ ...span, to90k: isLive && index === spans.length - 1 ? null : span.to90k, adapterVersions: { ...adapterVersions } }));
+    return { ...view, weightVersions };
+  }
+
   /** Also of a session that has ended. Throws session_not_found. */
   events(id: string): SessionEventLog {
     return this.#sessions.get(id)?.events ?? this.#lookUpEnded(id).events;
@@ -234,7 +247,8 @@ export class SessionRegistry {
   onEngine(message: EngineToControl): void {
     if (message.type === 'trace') {
       for (const event of message.events) if (event.sessionId !== undefined) this.#traces.get(event.sessionId)?.push(event);
-    } else if ('sessionId' in message) this.#sessions.get(message.sessionId)?.onEngine(message);
+    } else if (message.type === 'frame.found' || message.type === 'frame.decoded') this.frames.receive(message);
+    else if ('sessionId' in message) this.#sessions.get(message.sessionId)?.onEngine(message);
   }
 
   onMedia(message: MediaToControl): void {
@@ -357,6 +371,17 @@ export class SessionRegistry {
     if (oldest === undefined) return;
     this.#ended.delete(oldest);
     this.#traces.delete(oldest);
+  }
+
+  #known(id: string): boolean {
+    return this.#sessions.has(id) || this.#dormant.has(id) || this.#ended.has(id);
+  }
+
+  /** Of a session that is only on disk. */
+  async #headOf(id: string): Promise<KeptHead> {
+    const head = (await this.#archive?.heads())?.find(({ sessionId }) => sessionId === id);
+    if (head === undefined) throw new SegueError('session_not_found', `no session ${id.slice(0, 64)}`);
+    return head;
   }
 
   #lookUpEnded(id: string): EndedSession {

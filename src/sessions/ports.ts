@@ -28,6 +28,8 @@ export interface PromptReader {
   read(prompt: string): readonly PromptWarning[];
   /** @throws {SegueError} plan_not_usable */
   readPlan(plan: NamedPlan): void;
+  /** A plan as the model's steps have it, in words. */
+  describePlan(plan: Readonly<Record<string, number>>): { readonly words: string; readonly attributes: NamedPlan };
 }
 
 /** What the bearer of a client token may do in a session: steer it, speak to it, watch it. */

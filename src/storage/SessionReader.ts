@@ -1,5 +1,7 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import type { KeptChunk, KeptHead, KeptSnapshot, KeptTensor, KeptWorld, StoryFingerprint } from '../streams/storage_messages.ts';
+import { isDeepStrictEqual } from 'node:util';
+import type { MediaTime90k } from '../streams/media_time.ts';
+import type { KeptChunk, KeptHead, KeptSnapshot, KeptTensor, KeptWorld, StoryFingerprint, VersionSpan } from '../streams/storage_messages.ts';
 
 /** As many as a live session keeps of each. */
 const EVENTS = 512;
@@ -8,10 +10,15 @@ const TURNS = 256;
 
 const QUERIES = {
   heads: 'SELECT id, created_at, program, seed, fingerprint, ended_at, reason, touched_ms, committed_90k, bytes FROM sessions ORDER BY id',
+  head: 'SELECT id, created_at, program, seed, fingerprint, ended_at, reason, touched_ms, committed_90k, bytes FROM sessions WHERE id = ?',
   session: 'SELECT * FROM sessions WHERE id = ?',
   events: 'SELECT sequence, type, at, data FROM events WHERE session = ? ORDER BY sequence DESC LIMIT ?',
   requests: 'SELECT * FROM requests WHERE session = ? ORDER BY ordinal DESC LIMIT ?',
   turns: 'SELECT ordinal, turn FROM turns WHERE session = ? ORDER BY ordinal DESC LIMIT ?',
+  chunkAt: 'SELECT * FROM chunks WHERE session = ? AND start_90k <= ? AND end_90k > ? ORDER BY chunk DESC LIMIT 1',
+  versions: `SELECT start_90k, end_90k, json_extract(data, '$.origin.weightsVersion') AS weights, json_extract(data, '$.steps[#-1].adapter') AS adapter
+    FROM chunks WHERE session = ? ORDER BY chunk`,
+  begin: 'SELECT min(start_90k) AS start FROM chunks WHERE session = ?',
   last: 'SELECT max(chunk) AS chunk FROM chunks WHERE session = ?',
   chunks: 'SELECT * FROM chunks WHERE session = ? AND chunk BETWEEN ? AND ? ORDER BY chunk DESC',
   snapshots: 'SELECT chunk, data FROM snapshots WHERE session = ? AND chunk <= ? ORDER BY chunk DESC LIMIT 1',
@@ -31,18 +38,39 @@ export class SessionReader {
   }
 
   heads(): KeptHead[] {
-    return (this.#queries.heads.all() as Row[]).map((row) => ({
-      sessionId: row['id'] as string,
-      createdAt: row['created_at'] as string,
-      program: row['program'] as string,
-      seed: row['seed'] as number,
-      fingerprint: JSON.parse(row['fingerprint'] as string) as StoryFingerprint,
-      endedAt: row['ended_at'] as string | null,
-      reason: row['reason'] as string | null,
-      touchedMs: row['touched_ms'] as number,
-      committed90k: row['committed_90k'] as number,
-      bytes: row['bytes'] as number,
-    }));
+    return (this.#queries.heads.all() as Row[]).map(headOf);
+  }
+
+  head(sessionId: string): KeptHead | null {
+    const row = this.#queries.head.get(sessionId) as Row | undefined;
+    return row === undefined ? null : headOf(row);
+  }
+
+  /** The chunk in which a media time lies; null where it isn't kept. */
+  chunkAt(sessionId: string, media90k: MediaTime90k): KeptChunk | null {
+    const row = this.#queries.chunkAt.get(sessionId, media90k, media90k) as Row | undefined;
+    return row === undefined ? null : this.#chunk(sessionId, row);
+  }
+
+  /** What a story was made with, in stretches, oldest first. Chunks of before it was written down are of the session's own weights. */
+  versions(sessionId: string): VersionSpan[] {
+    const { weightsVersion: first = '' } = this.head(sessionId)?.fingerprint ?? {};
+    const spans: VersionSpan[] = [];
+    for (const row of this.#queries.versions.iterate(sessionId) as Iterable<Row>) {
+      const [from90k, to90k] = [row['start_90k'] as number, row['end_90k'] as number];
+      const weightsVersion = (row['weights'] as string | null) ?? first;
+      const adapter = row['adapter'] === null ? null : (JSON.parse(row['adapter'] as string) as { readonly id: string; readonly scale: number; readonly version: string });
+      const adapterVersions: VersionSpan['adapterVersions'] = adapter === null ? {} : { [adapter.id]: `${adapter.version}@${adapter.scale}` };
+      const last = spans.at(-1);
+      if (last !== undefined && last.weightsVersion === weightsVersion && isDeepStrictEqual(last.adapterVersions, adapterVersions)) spans[spans.length - 1] = { ...last, to90k };
+      else spans.push({ from90k, to90k, weightsVersion, adapterVersions });
+    }
+    return spans;
+  }
+
+  /** Media time at which what is kept of a story begins; null where nothing is. */
+  begin90k(sessionId: string): MediaTime90k | null {
+    return (this.#queries.begin.get(sessionId) as { start: number | null }).start;
   }
 
   /**
@@ -131,6 +159,21 @@ export class SessionReader {
   #tensors(sessionId: string, owner: 'chunk' | 'snapshot', chunk: number): KeptTensor[] {
     return (this.#queries.tensors.all(sessionId, owner, chunk) as Row[]).map((row) => ({ name: row['name'] as string, dims: JSON.parse(row['dims'] as string) as number[], data: shared(row['data'] as Uint8Array) }));
   }
+}
+
+function headOf(row: Row): KeptHead {
+  return {
+    sessionId: row['id'] as string,
+    createdAt: row['created_at'] as string,
+    program: row['program'] as string,
+    seed: row['seed'] as number,
+    fingerprint: JSON.parse(row['fingerprint'] as string) as StoryFingerprint,
+    endedAt: row['ended_at'] as string | null,
+    reason: row['reason'] as string | null,
+    touchedMs: row['touched_ms'] as number,
+    committed90k: row['committed_90k'] as number,
+    bytes: row['bytes'] as number,
+  };
 }
 
 /** In memory that all threads share: it goes through the control and the engine thread to the executor, and nobody copies it again. */

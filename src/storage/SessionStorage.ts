@@ -73,6 +73,10 @@ export class SessionStorage {
         return;
       case 'load':
         return this.#load(writer, message);
+      case 'versions.of':
+        return this.#versions(writer, message);
+      case 'chunk.at':
+        return this.#chunkAt(writer, message);
       case 'list':
         this.flush();
         return this.#options.tell(writer, { type: 'listed', request: message.request, heads: this.#guarded('sessions could not be listed', () => this.#reader.heads()) ?? [] });
@@ -157,6 +161,28 @@ export class SessionStorage {
     } catch (error) {
       log.error({ err: error, sessionId }, 'a session could not be read');
       tell(writer, { type: 'loaded', request, world: null, error: new SegueError('internal', 'the session could not be read', { cause: error }).toBody() });
+    }
+  }
+
+  #versions(writer: Writer, { request, sessionId }: Extract<ToStorage, { type: 'versions.of' }>): void {
+    const { tell, log } = this.#options;
+    this.flush();
+    try {
+      tell(writer, { type: 'versions.read', request, spans: this.#reader.versions(sessionId) });
+    } catch (error) {
+      log.error({ err: error, sessionId }, 'what a session was made with could not be read');
+      tell(writer, { type: 'versions.read', request, spans: [], error: new SegueError('internal', 'the session could not be read', { cause: error }).toBody() });
+    }
+  }
+
+  #chunkAt(writer: Writer, { request, sessionId, media90k }: Extract<ToStorage, { type: 'chunk.at' }>): void {
+    const { tell, log } = this.#options;
+    this.flush();
+    try {
+      tell(writer, { type: 'chunk.read', request, head: this.#reader.head(sessionId), chunk: this.#reader.chunkAt(sessionId, media90k), from90k: this.#reader.begin90k(sessionId) });
+    } catch (error) {
+      log.error({ err: error, sessionId }, 'a chunk could not be read');
+      tell(writer, { type: 'chunk.read', request, head: null, chunk: null, from90k: null, error: new SegueError('internal', 'the chunk could not be read', { cause: error }).toBody() });
     }
   }
 

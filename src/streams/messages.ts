@@ -5,7 +5,7 @@
 import type { MediaEvent } from './media_events.ts';
 import type { MediaFormat, MediaTime90k } from './media_time.ts';
 import type { SharedPoolDescriptor } from './shared_pool.ts';
-import type { KeptStory } from './storage_messages.ts';
+import type { KeptChunk, KeptStory } from './storage_messages.ts';
 import type { AppliedHow } from '../protocol/applied_how.ts';
 import type { ErrorBody } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
@@ -49,6 +49,10 @@ export type ControlToEngine =
   /** What is being typed, worked on where there is time; the newest counts, null drops it. Changes nothing that is shown. */
   | { readonly type: 'session.draft'; readonly sessionId: string; readonly draftId: string; readonly prompt: string | null; readonly seamless: boolean }
   | { readonly type: 'session.close'; readonly sessionId: string }
+  /** What is held of a frame that is in no whole chunk on disk yet; answered by `frame.found`. */
+  | { readonly type: 'frame.find'; readonly request: number; readonly sessionId: string; readonly media90k: MediaTime90k }
+  /** A frame of a kept chunk, by its index in it, decoded again in the time that live media leaves; answered by `frame.decoded`. */
+  | { readonly type: 'frame.decode'; readonly request: number; readonly program: string; readonly chunk: KeptChunk; readonly frame: number }
   /** Answered by `engine.drained` when no unit is in flight and no session is open. */
   | { readonly type: 'engine.drain' }
   /** Test mode only: makes the next unit of a session fail, hang or come back late. */
@@ -145,6 +149,9 @@ export type EngineToControl =
   /** What the session has taken of devices since it was opened here, and how many of its pictures were late. Once a second, where it has changed. */
   | { readonly type: 'session.usage'; readonly sessionId: string; readonly deviceMs: number; readonly lateFrames: number }
   | { readonly type: 'session.closed'; readonly sessionId: string }
+  | { readonly type: 'frame.found'; readonly request: number; readonly chunk: KeptChunk | null }
+  /** RGB row by row, or why not. */
+  | { readonly type: 'frame.decoded'; readonly request: number; readonly rgb?: Uint8Array; readonly error?: ErrorBody }
   | { readonly type: 'trace'; readonly events: readonly TraceEvent[] }
   | { readonly type: 'engine.stats'; readonly stats: EngineStats };
 

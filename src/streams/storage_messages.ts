@@ -65,6 +65,15 @@ export interface KeptTurn {
   readonly turn: KeptData;
 }
 
+/** Where a chunk was made; beside the program's own data, as `origin`. */
+export interface ChunkOrigin {
+  readonly weightsVersion: string;
+  /** Machine and runtime: where a recomputation gives the same bits. */
+  readonly machine: string;
+  /** Epoch that each of its frames went out in. */
+  readonly epochs: readonly number[];
+}
+
 /** A committed chunk: what it was made from and what came of it. The program's `data` holds every step, frame and noise counter. */
 export interface KeptChunk {
   readonly chunk: number;
@@ -101,6 +110,15 @@ export interface KeptWorld {
   readonly requests: readonly KeptRequest[];
   readonly turns: readonly KeptTurn[];
   readonly story: KeptStory;
+}
+
+/** A stretch of a story that was made with the same weights and adapters. */
+export interface VersionSpan {
+  readonly from90k: MediaTime90k;
+  readonly to90k: MediaTime90k;
+  readonly weightsVersion: string;
+  /** `<checksum>@<scale>` by id. */
+  readonly adapterVersions: Readonly<Record<string, string>>;
 }
 
 /** One line of the list of sessions. */
@@ -140,6 +158,9 @@ export type ToStorage =
   | { readonly type: 'write'; readonly number: number; readonly write: StorageWrite }
   | { readonly type: 'load'; readonly request: number; readonly sessionId: string; readonly windowChunks: number }
   | { readonly type: 'list'; readonly request: number }
+  | { readonly type: 'versions.of'; readonly request: number; readonly sessionId: string }
+  /** The chunk in which a media time lies. */
+  | { readonly type: 'chunk.at'; readonly request: number; readonly sessionId: string; readonly media90k: MediaTime90k }
   /** Writes what is outstanding, closes the file, answers `drained`. */
   | { readonly type: 'drain' };
 
@@ -163,6 +184,10 @@ export type FromStorage =
   | { readonly type: 'failed'; readonly message: string }
   | { readonly type: 'loaded'; readonly request: number; readonly world: KeptWorld | null; readonly error?: ErrorBody }
   | { readonly type: 'listed'; readonly request: number; readonly heads: readonly KeptHead[] }
+  /** `head` is null where nothing is kept of the session, `chunk` where that time isn't; then `from90k` says where what is kept begins. */
+  | { readonly type: 'chunk.read'; readonly request: number; readonly head: KeptHead | null; readonly chunk: KeptChunk | null; readonly from90k: MediaTime90k | null; readonly error?: ErrorBody }
+  /** Oldest first; empty where nothing is kept. */
+  | { readonly type: 'versions.read'; readonly request: number; readonly spans: readonly VersionSpan[]; readonly error?: ErrorBody }
   | { readonly type: 'drained' };
 
 /** Bytes of a write that count against its writer's bounds: its tensors, and its text at two bytes a character. */

@@ -4,6 +4,7 @@ import { createLogger } from '../../src/observe/log.ts';
 import { SessionArchive } from '../../src/sessions/SessionArchive.ts';
 import type { RegistryOptions } from '../../src/sessions/SessionRegistry.ts';
 import { SessionStorage } from '../../src/storage/SessionStorage.ts';
+import type { KeptChunk } from '../../src/streams/storage_messages.ts';
 import { keptChunk, temporaryDirectory } from '../storage/storage_rig.ts';
 import { CARD } from './scripted_links.ts';
 import { SessionRig } from './session_rig.ts';
@@ -31,8 +32,8 @@ export class KeptLife {
   }
 
   /** What the engine would have kept. */
-  chunks(sessionId: string, from: number, to: number): void {
-    for (let chunk = from; chunk <= to; chunk++) this.storage.receive('engine', { type: 'write', number: ++this.#engineWrites, write: { type: 'chunk', sessionId, chunk: keptChunk(chunk) } });
+  chunks(sessionId: string, from: number, to: number, made: (chunk: number) => KeptChunk = keptChunk): void {
+    for (let chunk = from; chunk <= to; chunk++) this.storage.receive('engine', { type: 'write', number: ++this.#engineWrites, write: { type: 'chunk', sessionId, chunk: made(chunk) } });
   }
 
   kill(): void {

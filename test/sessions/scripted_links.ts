@@ -4,6 +4,7 @@ import { fences } from '../../src/protocol/channel.ts';
 import { SegueError, type ErrorCode } from '../../src/protocol/errors.ts';
 import type { ChannelLabel, ControlToEngine, ControlToMedia, EngineCard, EngineToControl, MediaToControl } from '../../src/streams/messages.ts';
 import type { PromptReader } from '../../src/sessions/ports.ts';
+import type { KeptChunk } from '../../src/streams/storage_messages.ts';
 import { SessionWords } from '../../src/streams/session_words.ts';
 
 export const CARD: EngineCard = {
@@ -29,6 +30,7 @@ export const PROMPTS: PromptReader = {
     const unknown = Object.keys(plan).find((name) => name !== 'place' && name !== 'time');
     if (unknown !== undefined) throw new SegueError('plan_not_usable', `no attribute ${unknown}`, { param: `plan.${unknown}` });
   },
+  describePlan: (plan) => ({ words: Object.values(plan).join(' '), attributes: Object.fromEntries(Object.entries(plan).map(([name, value]) => [name, `${name} ${value}`])) }),
 };
 
 type EngineRequest = Extract<ControlToEngine, { type: 'session.request' }>;
@@ -87,6 +89,8 @@ export class ScriptedEngine extends ScriptedLink<ControlToEngine, EngineToContro
   /** `session.open` and `session.close` are left unanswered. */
   deaf = false;
   readonly open = new Set<string>();
+  /** What it holds of frames that are in no whole chunk on disk. */
+  seen: KeptChunk | null = null;
 
   constructor(capacity = CARD.maxSessions) {
     super();
@@ -117,6 +121,11 @@ export class ScriptedEngine extends ScriptedLink<ControlToEngine, EngineToContro
       case 'session.request':
         if (!this.silent) this.apply(message);
         return;
+      case 'frame.find':
+        return this.emit({ type: 'frame.found', request: message.request, chunk: this.seen });
+      case 'frame.decode':
+        if (this.silent) return;
+        return this.emit({ type: 'frame.decoded', request: message.request, rgb: new Uint8Array(CARD.format.width * CARD.format.height * 3).fill(message.frame === 0 ? 64 : 128) });
       case 'engine.drain':
         this.emit({ type: 'engine.drained' });
         return this.exit();

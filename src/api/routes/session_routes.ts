@@ -52,7 +52,7 @@ export function sessionRoutes(fastify: FastifyInstance, context: ApiContext): vo
     sessions: [...registry.views],
   }));
 
-  app.get('/v1/sessions/:id', { config: { access: { session: 'watch' } }, schema: { summary: 'Read a session', tags: ['sessions'], params: SessionPath, response: { 200: SessionView, ...ERROR_RESPONSES } } }, async (request) => registry.view(request.params.id));
+  app.get('/v1/sessions/:id', { config: { access: { session: 'watch' } }, schema: { summary: 'Read a session', tags: ['sessions'], params: SessionPath, response: { 200: SessionView, ...ERROR_RESPONSES } } }, async (request) => registry.viewWhole(request.params.id));
 
   app.delete('/v1/sessions/:id', { config: { access: { session: 'drive' } }, schema: { summary: 'Close a session, and delete what is kept of it', tags: ['sessions'], params: SessionPath, response: { 200: SessionView, ...ERROR_RESPONSES } } }, async (request) => {
     return registry.remove(request.params.id, 'closed by the API');

@@ -25,7 +25,7 @@ export type UnitInput =
   | { readonly kind: 'block'; readonly block: BlockId }
   /** The sum of blocks of one shape, each times its weight. */
   | { readonly kind: 'mix'; readonly parts: readonly WeightedBlock[] }
-  | { readonly kind: 'floats'; readonly values: readonly number[]; readonly shape: readonly number[] }
+  | { readonly kind: 'floats'; readonly values: readonly number[] | Float32Array; readonly shape: readonly number[] }
   | { readonly kind: 'ints'; readonly values: readonly number[]; readonly shape: readonly number[] }
   /** Elements of one byte each, in memory that all threads share: written before, never after. */
   | { readonly kind: 'bytes'; readonly bytes: SharedArrayBuffer; readonly shape: readonly number[] }
@@ -38,6 +38,21 @@ export type UnitInput =
 export interface WeightedBlock {
   readonly block: BlockId;
   readonly weight: number;
+}
+
+/** A tensor that comes with the step itself instead of lying with the executor: small, and read once. No batch axis. */
+export interface GivenTensor {
+  readonly values: Float32Array;
+  readonly shape: readonly number[];
+}
+
+export function tensorInput(tensor: BlockId | GivenTensor): UnitInput {
+  return typeof tensor === 'number' ? { kind: 'block', block: tensor } : { kind: 'floats', ...tensor };
+}
+
+/** Of tensors, those that have to be kept alive. */
+export function blocksAmong(tensors: readonly (BlockId | GivenTensor)[]): BlockId[] {
+  return tensors.filter((tensor) => typeof tensor === 'number');
 }
 
 /** Blocks that a step reads. */

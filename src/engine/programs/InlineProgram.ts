@@ -12,6 +12,8 @@ export type RunInputs = Readonly<Record<string, unknown>>;
 export type RunEvent =
   | { readonly type: 'text.delta'; readonly text: string; /** Nothing more of this text comes. */ readonly complete: boolean }
   | RunMedia
+  /** A picture alone. */
+  | { readonly type: 'picture'; readonly videoSlot: number }
   /** Natural logarithms, one per token that was asked about. */
   | { readonly type: 'logprobs'; readonly values: readonly number[] };
 

@@ -1,5 +1,6 @@
 import type { MediaTime90k } from '../../streams/media_time.ts';
 import type { BlockId, MemoryTag } from '../model/work.ts';
+import type { InlineProgram } from './InlineProgram.ts';
 
 /** Part of a state as it is kept: plain data, and tensors by name. */
 export interface KeptPart {
@@ -49,6 +50,10 @@ export interface StoryReturn<State> {
 export interface StoryKeeping<State> {
   /** The chunk that ends at this version; null inside a chunk, and where nothing was made yet. */
   chunk(version: State): KeptChunkPart | null;
+  /** The chunk that a version lies in or ends, as far as it was seen: what a frame of it is known by before the chunk is whole. Null where nothing was made yet. */
+  seen(version: State): KeptChunkPart | null;
+  /** Decodes one frame of a kept chunk again, as it was. Inputs: `chunk` (KeptChunk) and `frame`, its index in it. */
+  readonly pictures: InlineProgram;
   /** What else the version holds. Only where {@link chunk} isn't null. */
   snapshot(version: State): KeptSnapshotPart;
   /**

@@ -18,6 +18,7 @@ import { DEFAULT_ENGINE_OPTIONS, type EngineOptions } from './engine_options.ts'
 import { EngineSession } from './EngineSession.ts';
 import { InlineRuns, type RunHandle } from './InlineRuns.ts';
 import type { RunOpening } from './InlineRun.ts';
+import { PictureDecodes } from './PictureDecodes.ts';
 import { resumeStory, type ResumedStory } from './resume_story.ts';
 import { StoryOutlet, type ToStoragePort } from './StoryOutlet.ts';
 import type { Speculation } from './Speculation.ts';
@@ -67,6 +68,7 @@ export class EngineCore {
   readonly #closing = new Set<EngineSession>();
   readonly #droppedMemory = new DroppedMemory();
   readonly #runs: InlineRuns;
+  readonly #decodes: PictureDecodes;
   readonly #outlet: StoryOutlet | null;
   readonly #timers = new Map<'stats' | 'trace' | 'health', Timer>();
   #draining = false;
@@ -115,6 +117,7 @@ export class EngineCore {
       },
       settled: () => this.#settled(),
     });
+    this.#decodes = new PictureDecodes({ programs: deps.programs, clock: deps.clock, run: (opening) => this.run(opening), answer: deps.toControl });
   }
 
   /** Says what it is and begins to report. */
@@ -149,8 +152,17 @@ export class EngineCore {
       case 'session.close':
         this.#close(message.sessionId);
         break;
+      case 'frame.find': {
+        const { request, sessionId, media90k } = message;
+        this.#deps.toControl({ type: 'frame.found', request, chunk: this.#sessions.get(sessionId)?.seenChunk(media90k) ?? null });
+        break;
+      }
+      case 'frame.decode':
+        this.#decodes.decode(message);
+        break;
       case 'engine.drain':
         this.#draining = true;
+        this.#decodes.close();
         this.#settled();
         break;
       case 'fault.inject': {
@@ -215,6 +227,7 @@ export class EngineCore {
   close(): void {
     if (this.#closed) return;
     for (const sessionId of [...this.#sessions.keys()]) this.#close(sessionId);
+    this.#decodes.close();
     this.#runs.cancelAll();
     this.#flushTraces();
     this.#closed = true;

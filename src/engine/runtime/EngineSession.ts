@@ -1,6 +1,7 @@
 import { SegueError } from '../../protocol/errors.ts';
 import type { AppliedHow, EngineRequest } from '../../streams/messages.ts';
 import { frameDuration90k, type MediaTime90k } from '../../streams/media_time.ts';
+import type { KeptChunk } from '../../streams/storage_messages.ts';
 import { SessionWords, type ActionState } from '../../streams/session_words.ts';
 import { SharedPool } from '../../streams/shared_pool.ts';
 import type { LoopState } from '../model/loop_kernel.ts';
@@ -15,6 +16,7 @@ import type { QueuedTurn } from '../scheduler/ReadyQueue.ts';
 import { fencing } from '../scheduler/RequestScheduler.ts';
 import type { WorkUnit } from '../scheduler/WorkUnit.ts';
 import type { Device } from './Device.ts';
+import { openRecords, type ChunkRecords } from './ChunkRecords.ts';
 import { REQUEST_CHUNKS } from './engine_options.ts';
 import { FenceWatch } from './FenceWatch.ts';
 import { MediaRecall } from './MediaRecall.ts';
@@ -79,6 +81,7 @@ export class EngineSession implements WorkSource {
   readonly #unread: EngineRequest[] = [];
   #action: ActionState;
   readonly #recall: MediaRecall;
+  readonly #records: ChunkRecords | null;
   readonly #recorder: StoryRecorder | null;
   readonly #progress: StoryProgress;
   readonly #scenes: SceneRequests;
@@ -119,7 +122,8 @@ export class EngineSession implements WorkSource {
       // Media goes on from there, on an anchor that is yet to come.
       this.timeline.detach(nowMs, initial.position90k);
     }
-    this.#recorder = openRecorder({ sessionId, program, device, keep: deps.keep, clock: deps.clock, toControl: deps.toControl });
+    this.#records = openRecords(this);
+    this.#recorder = openRecorder({ sessionId, program, device, keep: deps.keep, records: this.#records, clock: deps.clock, toControl: deps.toControl });
     const { words, timeline, reserve, latch } = this;
     this.#progress = new StoryProgress({ sessionId, program, story: this.#story, timeline, recorder: this.#recorder, clock: deps.clock, epoch: () => this.epoch, toControl: deps.toControl, trace: this.#trace });
     this.#scenes = new SceneRequests({
@@ -325,6 +329,14 @@ export class EngineSession implements WorkSource {
     this.#deps.wake();
   }
 
+  /** Of a frame that is in no whole chunk on disk yet: the chunk that it lies in, as far as it was seen. Null where nothing that is held here shows it. */
+  seenChunk(media90k: MediaTime90k): KeptChunk | null {
+    const version = this.#story.from(media90k + 1)[0];
+    const part = version === undefined || this.closed ? null : (this.program.keeping?.seen(version) ?? null);
+    if (part === null || this.#records === null || media90k < part.start90k || media90k >= part.end90k) return null;
+    return this.#records.record(part, this.epoch);
+  }
+
   // ---------------------------------------------------------------- steps
 
   current(loopId: string): LoopState | null {
@@ -376,6 +388,7 @@ export class EngineSession implements WorkSource {
       this.#resumed?.settle();
       this.timeline.flowing();
       this.#streams.frame(frame, this.epoch);
+      this.#records?.went(frame.start90k, this.epoch);
       this.#progress.commit();
     }
     for (const output of text) this.#deps.toControl({ type: 'text', sessionId: this.sessionId, ...output, epoch: this.epoch });

@@ -294,5 +294,6 @@ export class InlineRun implements WorkSource {
 
 /** Slots that an event hands to whoever takes it. */
 export function slotsOf(event: RunEvent): FilledSlot[] {
+  if (event.type === 'picture') return [{ pool: 'video', slot: event.videoSlot }];
   return event.type === 'media.chunk' ? [{ pool: 'video', slot: event.videoSlot }, { pool: 'audio', slot: event.audioSlot }] : [];
 }

@@ -4,8 +4,8 @@ import type { BlockPool } from '../memory/BlockPool.ts';
 import type { BlockId } from '../model/work.ts';
 import type { ProgramState } from '../programs/RealtimeProgram.ts';
 import type { KeptChunkPart, KeptSnapshotPart, StoryKeeping } from '../programs/StoryKeeping.ts';
-import type { SharedBlock } from '../workers/BlockStore.ts';
 import type { SessionDependencies, SessionOpening } from './session_opening.ts';
+import type { ChunkRecords } from './ChunkRecords.ts';
 import type { StoryOutlet } from './StoryOutlet.ts';
 
 export interface StoryRecorderOptions {
@@ -14,8 +14,7 @@ export interface StoryRecorderOptions {
   readonly outlet: StoryOutlet;
   readonly pool: BlockPool;
   readonly clock: Clock;
-  /** A block's bytes in place; undefined where they can't be read from here. */
-  readonly view: (block: BlockId) => SharedBlock | undefined;
+  readonly records: ChunkRecords;
   readonly snapshotChunks: number;
   /** What is kept has a gap from this chunk on, or (null) goes on again. */
   readonly behind: (fromChunk: number | null, reason?: string) => void;
@@ -56,12 +55,12 @@ export class StoryRecorder {
   }
 
   #keep(part: KeptChunkPart, version: ProgramState, epoch: number): void {
-    const { sessionId, keeping, outlet, clock, snapshotChunks, behind } = this.#options;
+    const { sessionId, keeping, outlet, clock, snapshotChunks, behind, records } = this.#options;
     const beginMs = clock.now();
-    const { chunk, start90k, end90k, conditioningVersion } = part;
-    const tensors = Object.entries(part.blocks).map(([name, block]) => this.#copy(name, block));
-    const write = { type: 'chunk', sessionId, chunk: { chunk, start90k, end90k, epoch, conditioningVersion, data: JSON.stringify(part.data), tensors } } as const;
-    const taken = outlet.offer(write, tensors);
+    const { chunk } = part;
+    const kept = records.record(part, epoch);
+    records.settled(part.end90k);
+    const taken = outlet.offer({ type: 'chunk', sessionId, chunk: kept }, kept.tensors);
     if (taken === this.#behind) {
       this.#behind = !taken;
       if (taken) this.#lastSnapshot = -Infinity;
@@ -94,7 +93,7 @@ export class StoryRecorder {
     const [next, ...rest] = left;
     if (next !== undefined) {
       const beginMs = clock.now();
-      const tensors = [...done, this.#copy(...next)];
+      const tensors = [...done, this.#options.records.copy(...next)];
       outlet.spent.ms += clock.now() - beginMs;
       this.#copying.timer = this.#later(() => this.#copyNext(part, rest, tensors));
       return;
@@ -110,14 +109,6 @@ export class StoryRecorder {
     this.#copying = null;
   }
 
-  #copy(name: string, block: BlockId): KeptTensor {
-    const shared = this.#options.view(block);
-    if (shared === undefined) throw new RangeError(`block ${block} (${name}) of ${this.#options.sessionId} can't be read`);
-    const copy = new Uint8Array(shared.buffer.byteLength);
-    copy.set(new Uint8Array(shared.buffer));
-    return { name, dims: shared.dims.slice(1), data: copy.buffer };
-  }
-
   #later(run: () => void): Timer {
     const { clock } = this.#options;
     return clock.schedule(clock.now() + COPY_INTERVAL_MS, run);
@@ -125,16 +116,16 @@ export class StoryRecorder {
 }
 
 /** For a session whose story is kept; null where there is nowhere to keep it, or nothing that could be read back. */
-export function openRecorder({ sessionId, program, device, keep, clock, toControl }: Pick<SessionOpening, 'sessionId' | 'program' | 'device'> & Pick<SessionDependencies, 'keep' | 'clock' | 'toControl'>): StoryRecorder | null {
-  const { worker, pool } = device;
-  if (keep === null || program.keeping === undefined || worker.view === undefined) return null;
+export function openRecorder({ sessionId, program, device, keep, records, clock, toControl }: Pick<SessionOpening, 'sessionId' | 'program' | 'device'> & Pick<SessionDependencies, 'keep' | 'clock' | 'toControl'> & { readonly records: ChunkRecords | null }): StoryRecorder | null {
+  const { pool } = device;
+  if (keep === null || program.keeping === undefined || records === null) return null;
   return new StoryRecorder({
     sessionId,
     keeping: program.keeping,
     ...keep,
     pool,
     clock,
-    view: (block) => worker.view!(block),
+    records,
     behind: (behindFromChunk, reason) => toControl({ type: 'session.keeping', sessionId, behindFromChunk, ...(behindFromChunk === null || reason === undefined ? {} : { reason }) }),
   });
 }

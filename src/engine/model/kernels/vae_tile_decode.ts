@@ -1,11 +1,11 @@
 import type { DeviceModel, LoopContext, LoopKernel, LoopState, StepOutputs } from '../loop_kernel.ts';
-import type { BlockId, PlannedUnit, StepResult, WorkPlan, WorkUnitBatch } from '../work.ts';
+import { blocksAmong, tensorInput, type BlockId, type GivenTensor, type PlannedUnit, type StepResult, type WorkPlan, type WorkUnitBatch } from '../work.ts';
 import type { ComponentGraph } from './component_graph.ts';
 import { runDeclared } from './run_declared.ts';
 
 export interface VaeTileDecodeInput {
   /** Clean latents of one chunk. The loop holds them until its last frame is decoded. */
-  readonly latents: BlockId;
+  readonly latents: BlockId | GivenTensor;
   /** Frames of the chunk to decode, in this order. */
   readonly frames: readonly number[];
   /** Media time of the chunk's frame 0. */
@@ -14,7 +14,7 @@ export interface VaeTileDecodeInput {
 
 export interface VaeTileDecodeState extends LoopState {
   readonly plan: VaeTileDecodePlan;
-  readonly latents: BlockId;
+  readonly latents: BlockId | GivenTensor;
   /** Slots of the session's video pool, in the order of `plan.frames`, as far as decoded. */
   readonly slots: readonly number[];
 }
@@ -43,7 +43,7 @@ export class VaeTileDecodeKernel implements LoopKernel<VaeTileDecodeInput, VaeTi
 
   initState({ latents, frames, start90k }: VaeTileDecodeInput, _ctx: LoopContext): VaeTileDecodeState {
     checkFrames(frames, this.#framesPerChunk);
-    return { version: 0, plan: { frames: [...frames], start90k, decoded: 0 }, latents, slots: [], blocks: frames.length === 0 ? [] : [latents] };
+    return { version: 0, plan: { frames: [...frames], start90k, decoded: 0 }, latents, slots: [], blocks: frames.length === 0 ? [] : blocksAmong([latents]) };
   }
 
   planStep({ plan, latents }: VaeTileDecodeState, _ctx: LoopContext): WorkPlan | null {
@@ -52,7 +52,7 @@ export class VaeTileDecodeKernel implements LoopKernel<VaeTileDecodeInput, VaeTi
     return this.#graph.plan({
       kind: 'vae_tile',
       step: frame,
-      inputs: { x: { kind: 'block', block: latents }, frame: oneHot(frame, this.#framesPerChunk) },
+      inputs: { x: tensorInput(latents), frame: oneHot(frame, this.#framesPerChunk) },
       state: plan,
       leadsTo: plan.start90k + frame * this.#frame90k,
     });
@@ -65,7 +65,7 @@ export class VaeTileDecodeKernel implements LoopKernel<VaeTileDecodeInput, VaeTi
       plan,
       latents: state.latents,
       slots: [...state.slots, slots['rgb']!],
-      blocks: plan.decoded === plan.frames.length ? [] : [state.latents],
+      blocks: plan.decoded === plan.frames.length ? [] : blocksAmong([state.latents]),
     };
   }
 

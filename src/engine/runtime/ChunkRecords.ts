@@ -1,0 +1,65 @@
+import { frameDuration90k, type MediaTime90k } from '../../streams/media_time.ts';
+import type { ChunkOrigin, KeptChunk, KeptTensor } from '../../streams/storage_messages.ts';
+import type { BlockId } from '../model/work.ts';
+import type { KeptChunkPart } from '../programs/StoryKeeping.ts';
+import type { SharedBlock } from '../workers/BlockStore.ts';
+import type { SessionOpening } from './session_opening.ts';
+
+export interface ChunkRecordsOptions {
+  readonly sessionId: string;
+  readonly origin: Omit<ChunkOrigin, 'epochs'>;
+  readonly framesPerChunk: number;
+  readonly frame90k: number;
+  /** A block's bytes in place; undefined where they can't be read from here. */
+  readonly view: (block: BlockId) => SharedBlock | undefined;
+}
+
+/** Frames that can be made ahead and not be committed: far fewer. */
+const MAX_EPOCHS = 64;
+
+/** Makes chunks into records that stand by themselves: their tensors copied out of the executor's memory, with what made them and the epoch each frame went out in. */
+export class ChunkRecords {
+  readonly #options: ChunkRecordsOptions;
+  /** Epoch of frames that went out and are in no whole chunk yet, by media time: as many as are made ahead. */
+  readonly #epochs = new Map<MediaTime90k, number>();
+
+  constructor(options: ChunkRecordsOptions) {
+    this.#options = options;
+  }
+
+  went(start90k: MediaTime90k, epoch: number): void {
+    this.#epochs.delete(start90k);
+    this.#epochs.set(start90k, epoch);
+    for (const oldest of this.#epochs.keys()) if (this.#epochs.size > MAX_EPOCHS) this.#epochs.delete(oldest);
+  }
+
+  /** Its blocks are there during the call. @param epoch of frames that went out before this was begun. @throws {RangeError} where a block can't be read. */
+  record({ chunk, start90k, end90k, conditioningVersion, data, blocks }: KeptChunkPart, epoch: number): KeptChunk & { readonly tensors: readonly (KeptTensor & { readonly data: ArrayBuffer })[] } {
+    const { framesPerChunk, frame90k, origin } = this.#options;
+    const epochs = Array.from({ length: framesPerChunk }, (_, frame) => this.#epochs.get(start90k + frame * frame90k) ?? epoch);
+    const made: ChunkOrigin = { ...origin, epochs };
+    return { chunk, start90k, end90k, epoch: epochs.at(-1)!, conditioningVersion, data: JSON.stringify({ ...data, origin: made }), tensors: Object.entries(blocks).map(([name, block]) => this.copy(name, block)) };
+  }
+
+  /** Frames before this one are in whole chunks. */
+  settled(end90k: MediaTime90k): void {
+    for (const start90k of this.#epochs.keys()) if (start90k < end90k) this.#epochs.delete(start90k);
+  }
+
+  /** @throws {RangeError} where it can't be read. */
+  copy(name: string, block: BlockId): KeptTensor & { readonly data: ArrayBuffer } {
+    const shared = this.#options.view(block);
+    if (shared === undefined) throw new RangeError(`block ${block} (${name}) of ${this.#options.sessionId} can't be read`);
+    const copy = new Uint8Array(shared.buffer.byteLength);
+    copy.set(new Uint8Array(shared.buffer));
+    return { name, dims: shared.dims.slice(1), data: copy.buffer };
+  }
+}
+
+/** Null for a program whose stories aren't kept, and where the executor's memory can't be read. */
+export function openRecords({ sessionId, program, device }: Pick<SessionOpening, 'sessionId' | 'program' | 'device'>): ChunkRecords | null {
+  const { worker, loaded } = device;
+  if (program.keeping === undefined || worker.view === undefined) return null;
+  const { framesPerChunk, format } = program;
+  return new ChunkRecords({ sessionId, origin: { weightsVersion: loaded.weightsVersion, machine: loaded.fingerprint }, framesPerChunk, frame90k: frameDuration90k(format), view: (block) => worker.view!(block) });
+}
