@@ -7,6 +7,7 @@ import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { MemoryImport, MemoryView } from '../protocol/prompt_memory.ts';
 import type { SessionView } from '../protocol/rest.ts';
 import { adapterInForce, type SessionAdapter } from '../protocol/session_adapter.ts';
+import { voiceInForce, type SessionVoice } from '../protocol/session_voice.ts';
 import type { EngineCard, EngineToControl, MediaToControl } from '../streams/messages.ts';
 import { AdmissionQueue, type QueuePlace } from './AdmissionQueue.ts';
 import { DormantSessions } from './DormantSessions.ts';
@@ -52,6 +53,7 @@ export interface SessionWish {
   /** Turns of another session: the story begins with what was in force in it. */
   readonly memory?: MemoryImport | undefined;
   readonly seed?: number | undefined;
+  readonly voice?: SessionVoice | undefined;
   readonly limits?: { readonly idleMs?: number | undefined; readonly orphanMs?: number | undefined } | undefined;
   readonly ticket?: string | undefined;
   readonly stamp?: boolean | undefined;
@@ -274,6 +276,7 @@ export class SessionRegistry {
       promptWarnings,
       tenant: wish.tenant,
       stamp: wish.stamp === true,
+      voice: voiceInForce(wish.voice),
       endsOnLeave: wish.endsOnLeave === true,
       limits: this.#limits(wish.limits ?? {}),
       returning: null,
@@ -290,7 +293,7 @@ export class SessionRegistry {
     }
     const { program, seed, prompt, image } = world.session;
     const from = readReturn(world);
-    const { tenant, stamp, endsOnLeave, idleMs, orphanMs, plan = null } = from.options;
+    const { tenant, stamp, endsOnLeave, idleMs, orphanMs, plan = null, voice = voiceInForce() } = from.options;
     const session = await this.#openSession({
       id,
       program,
@@ -301,6 +304,7 @@ export class SessionRegistry {
       promptWarnings: [],
       tenant,
       stamp,
+      voice,
       endsOnLeave,
       limits: this.#limits({ idleMs, orphanMs }),
       returning: { from, story: world.story },

@@ -1,6 +1,7 @@
 /** A session as it was kept, read for opening it again. */
 import { asksForScene, type SessionRequest } from '../protocol/channel.ts';
 import type { NamedPlan } from '../protocol/named_plan.ts';
+import type { VoiceOptions } from '../protocol/session_voice.ts';
 import type { MediaTime90k } from '../streams/media_time.ts';
 import type { KeptWorld } from '../streams/storage_messages.ts';
 import type { NumberedTurn, Turn } from './memory_turn.ts';
@@ -16,6 +17,7 @@ export interface KeptOptions {
   readonly orphanMs: number;
   /** What it began with, where a memory said it. */
   readonly plan?: NamedPlan;
+  readonly voice?: VoiceOptions;
 }
 
 export interface ReturnedRequest {
