@@ -76,11 +76,12 @@ describe('voices that are played', () => {
       assert.equal((await actions(await judge(joined(QUIET, burst(400), QUIET, QUIET), codec))).includes('interrupt'), false, 'air alone');
     });
 
-    it(`the world’s own sound never interrupts: engine and rain don’t even hold, birds may, and are released (${codec})`, async () => {
-      assert.deepEqual(await actions(await judge(joined(QUIET, faded(clip('world_coast')), QUIET), codec)), []);
-      const birds = await actions(await judge(joined(QUIET, faded(clip('world_forest')), QUIET), codec));
-      assert.ok(birds.length === 0 || birds.join() === 'hold,release', birds.join());
-      assert.deepEqual(await actions(await judge(silence(3000), codec)), []);
+    it(`the world’s own sound never interrupts; where it begins it may hold, once, and is released (${codec})`, async () => {
+      for (const sound of [clip('world_coast'), clip('world_forest')]) {
+        const done = await actions(await judge(joined(QUIET, faded(joined(sound, sound, sound)), QUIET), codec));
+        assert.ok(done.length === 0 || done.join() === 'hold,release', done.join());
+      }
+      assert.deepEqual(await actions(await judge(joined(silence(1000), room(2000)), codec)), []);
     });
   }
 
