@@ -14,7 +14,7 @@ import { TokenBucket } from './TokenBucket.ts';
 const MAX_FRAME_BYTES = 64 * 1024;
 /** A socket that doesn't answer a ping by the next one is dead. */
 const PING_MS = 15_000;
-/** Messages a second that one socket may send; an honest client sends about 30. */
+/** Messages a second that one socket may send; an honest client sends about 30, and 32 frames of its microphone. */
 const MESSAGE_RATE = { burst: 300, perSecond: 150 } as const;
 /** RFC 6455: policy violation. */
 const POLICY_VIOLATION = 1008;
@@ -98,15 +98,22 @@ export class StreamServer {
       const roles = principal?.kind === 'client' ? principal.roles : ROLES;
       const connectionId = session.attachRelay(roles, stream);
       socket.on('close', (code) => session.detachRelay(connectionId, code === 1000));
+      const allowed = (): boolean => {
+        if (this.#rate.take(key) === 0) return true;
+        socket.close(POLICY_VIOLATION, 'too many messages');
+        return false;
+      };
       stream.bind({
         get epoch() {
           return session.words.epoch;
         },
         receive: (channel, text) => {
-          if (this.#rate.take(key) > 0) socket.close(POLICY_VIOLATION, 'too many messages');
-          else session.inject(connectionId, channel, text);
+          if (allowed()) session.inject(connectionId, channel, text);
         },
         requestKeyframe: () => session.requestKeyframe(connectionId),
+        hear: (data) => {
+          if (allowed()) session.hear(connectionId, data);
+        },
       });
     } catch (error) {
       // Between the check and the upgrade the session may have ended or filled up.

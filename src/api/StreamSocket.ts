@@ -1,5 +1,6 @@
 import type { WebSocket } from 'ws';
 import type { Logger } from '../observe/log.ts';
+import { SegueError } from '../protocol/errors.ts';
 import { MAX_CHANNEL_TEXT } from '../protocol/channel_parser.ts';
 import type { RelayedMedia, RelaySink } from '../sessions/SessionConnections.ts';
 import type { ChannelLabel } from '../streams/messages.ts';
@@ -13,6 +14,10 @@ const MAX_BUFFERED = 4 * 1024 * 1024;
 /** A keyframe is asked for at most this often. */
 const KEYFRAME_INTERVAL_MS = 500;
 export const STREAM_HEADER_BYTES = 16;
+/** Kinds of what a client sends. */
+const VOICE = 2;
+/** 200 ms of a voice in one frame. */
+const MAX_VOICE_BYTES = 6400;
 
 /** What a socket needs of its session. */
 export interface StreamSession {
@@ -20,12 +25,15 @@ export interface StreamSession {
   readonly epoch: number;
   receive(channel: 'control' | 'input', text: string): void;
   requestKeyframe(): void;
+  /** Samples of a microphone. Throws SegueError where they aren't taken. */
+  hear(data: Uint8Array): void;
 }
 
 /**
  * One WebSocket of `/v1/sessions/{id}/stream`. Text frames are `{channel, message}`; binary frames are one encoded picture or 20 ms of sound behind a
  * header of 16 bytes, big endian: kind u8 (0 video, 1 audio) · key u8 · reserved u16 · epoch u32 · rtp u32 · reserved u32.
  * A frame of an older epoch is not sent, however long it was on its way here.
+ * A client's binary frames have the same header: kind 2 is a microphone, 16 bits little endian, mono, 16 kHz, at most 200 ms.
  */
 export class StreamSocket implements RelaySink {
   readonly #socket: WebSocket;
@@ -35,6 +43,7 @@ export class StreamSocket implements RelaySink {
   #needsKeyframe = false;
   #askedMs = Number.NEGATIVE_INFINITY;
   #dropped = 0;
+  #refusedMedia: string | null = null;
 
   constructor(socket: WebSocket, nowMs: () => number, log: Logger) {
     this.#socket = socket;
@@ -50,7 +59,7 @@ export class StreamSocket implements RelaySink {
   bind(session: StreamSession): void {
     this.#session = session;
     this.#socket.on('message', (data, binary) => {
-      if (binary) return this.#refuse('bad_json', 'messages are JSON text');
+      if (binary) return this.#receiveMedia(data as Buffer);
       this.#receive((data as Buffer).toString('utf8'));
     });
   }
@@ -100,6 +109,27 @@ export class StreamSocket implements RelaySink {
     const inner = JSON.stringify(message);
     if (inner.length > MAX_CHANNEL_TEXT) return this.#refuse('payload_too_large', `a message is at most ${MAX_CHANNEL_TEXT} characters long`);
     this.#session?.receive(channel, inner);
+  }
+
+  #receiveMedia(data: Buffer): void {
+    const kind = data.length > STREAM_HEADER_BYTES ? data.readUInt8(0) : null;
+    const payload = data.subarray(STREAM_HEADER_BYTES);
+    if (kind !== VOICE) return this.#refuse('bad_request', `a binary frame is ${STREAM_HEADER_BYTES} bytes of header, kind ${VOICE} (a microphone), and samples`);
+    if (payload.length > MAX_VOICE_BYTES) return this.#refuse('payload_too_large', `a frame has at most ${MAX_VOICE_BYTES} bytes of samples`);
+    if (payload.length % 2 !== 0) return this.#refuse('bad_request', 'samples have 16 bits');
+    try {
+      this.#session?.hear(Uint8Array.from(payload));
+    } catch (error) {
+      if (!(error instanceof SegueError)) throw error;
+      this.#refuseOnce(error);
+    }
+  }
+
+  /** Fifty frames a second would each be told the same. */
+  #refuseOnce(error: SegueError): void {
+    if (this.#refusedMedia === error.code) return;
+    this.#refusedMedia = error.code;
+    this.text('control', JSON.stringify({ type: 'error', error: error.toBody() }));
   }
 
   #refuse(code: 'bad_json' | 'bad_request' | 'payload_too_large', message: string): void {

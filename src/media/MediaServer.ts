@@ -11,6 +11,7 @@ import type { Peer, PeerEvents } from './Peer.ts';
 import { RelayPeer } from './RelayPeer.ts';
 import { RtpClock } from './RtpClock.ts';
 import { addCounters, NO_STATS } from './media_stats.ts';
+import { VoiceThread, type VoiceJudge } from './voice/VoiceJudge.ts';
 import { WeriftPeer } from './WeriftPeer.ts';
 
 const STATS_INTERVAL_MS = 1000;
@@ -22,6 +23,8 @@ const EARLY_CONNECTIONS = 256;
 const CLOSE_TIMEOUT_MS = 4000;
 
 type Open = Extract<ControlToMedia, { type: 'session.open' }>;
+type Offer = Extract<ControlToMedia, { type: 'connection.offer' }>;
+type Relay = Extract<ControlToMedia, { type: 'connection.relay' }>;
 
 /** All sessions and connections of one media thread: obeys the control thread's messages, hands the engine's chunks on. */
 export class MediaServer {
@@ -30,6 +33,7 @@ export class MediaServer {
   readonly #options: MediaOptions;
   readonly #sinks: MediaSinks;
   readonly #log: Logger;
+  readonly #judge: VoiceJudge;
   readonly #sessions = new Map<string, MediaSession>();
   readonly #closed = new Map<string, MediaSession>();
   readonly #droppedMemory = new DroppedMemory();
@@ -41,12 +45,13 @@ export class MediaServer {
   #statsTimer: Timer | null = null;
   #draining: Promise<void> | null = null;
 
-  constructor(deps: { readonly clock: Clock; readonly codecs: NativeCodecs; readonly options: MediaOptions; readonly sinks: MediaSinks; readonly log: Logger }) {
+  constructor(deps: { readonly clock: Clock; readonly codecs: NativeCodecs; readonly options: MediaOptions; readonly sinks: MediaSinks; readonly log: Logger; readonly judge?: VoiceJudge }) {
     this.#clock = deps.clock;
     this.#codecs = deps.codecs;
     this.#options = deps.options;
     this.#sinks = deps.sinks;
     this.#log = deps.log;
+    this.#judge = deps.judge ?? new VoiceThread(deps.log);
     this.#earlyMedia = new EarlyMedia(deps.clock);
     this.#scheduleStats();
   }
@@ -66,17 +71,19 @@ export class MediaServer {
         void this.#closeSession(message.sessionId, message.reason);
         return;
       case 'connection.offer':
-        void this.#offer(message.sessionId, message.connectionId, message.sdp, message.drives ?? true);
+        void this.#offer(message);
         return;
       case 'connection.candidate':
         return this.#candidate(message.sessionId, message.connectionId, message.candidate);
       case 'connection.relay':
-        return this.#relay(message.sessionId, message.connectionId, message.drives ?? true);
+        return this.#relay(message);
       case 'connection.keyframe':
         return this.#sessions.get(message.sessionId)?.keyframeNeeded();
       case 'connection.close':
         void this.#peer(message.sessionId, message.connectionId)?.close();
         return;
+      case 'connection.voice':
+        return this.#sessions.get(message.sessionId)?.hear(message.connectionId, 'pcm16', message.data);
       case 'relay.taken':
         return this.#relays.get(key(message.sessionId, message.connectionId))?.taken(message.count);
       case 'channel.send':
@@ -106,6 +113,7 @@ export class MediaServer {
 
   async #drain(): Promise<void> {
     await Promise.all([...this.#sessions.keys()].map((sessionId) => this.#closeSession(sessionId, 'drained')));
+    await this.#judge.close();
     this.#statsTimer?.cancel();
     this.#earlyMedia.close();
     this.#sinks.toControl({ type: 'media.stats', stats: this.stats });
@@ -113,7 +121,7 @@ export class MediaServer {
   }
 
   #open(message: Open): void {
-    const { sessionId, channels, format, stamp } = message;
+    const { sessionId, channels, format, stamp, voice = null } = message;
     if (this.#draining !== null || this.#sessions.has(sessionId)) {
       this.#log.warn({ sessionId, draining: this.#draining !== null }, 'session not opened');
       return;
@@ -134,6 +142,8 @@ export class MediaServer {
         sinks: this.#sinks,
         options: this.#options,
         log: this.#log.child({ sessionId }),
+        voice,
+        judge: this.#judge,
       }),
     );
     for (const event of this.#earlyMedia.take(sessionId)) this.fromEngine(event);
@@ -160,7 +170,7 @@ export class MediaServer {
     if (session !== undefined) this.#droppedMemory.dropped(...session.buffers);
   }
 
-  async #offer(sessionId: string, connectionId: string, sdp: string, drives: boolean): Promise<void> {
+  async #offer({ sessionId, connectionId, sdp, drives = true, speaks = drives }: Offer): Promise<void> {
     try {
       const session = this.#sessionFor(sessionId);
       const peer = new WeriftPeer({
@@ -169,10 +179,11 @@ export class MediaServer {
         events: this.#eventsFor(session, connectionId),
         clock: this.#clock,
         rtp: session.rtp,
+        hears: speaks && session.takesVoice,
         log: this.#log,
         failed: (error) => this.#connectionFailed(sessionId, connectionId, error),
       });
-      session.attach(peer, drives);
+      session.attach(peer, drives, speaks);
       this.#sinks.toControl({ type: 'connection.state', sessionId, connectionId, state: 'connecting' });
       try {
         const answer = await peer.answer(sdp);
@@ -188,7 +199,7 @@ export class MediaServer {
     }
   }
 
-  #relay(sessionId: string, connectionId: string, drives: boolean): void {
+  #relay({ sessionId, connectionId, drives = true, speaks = drives }: Relay): void {
     try {
       const session = this.#sessionFor(sessionId);
       const peer = new RelayPeer({
@@ -198,7 +209,7 @@ export class MediaServer {
         toControl: (message) => this.#sinks.toControl(message),
         events: this.#eventsFor(session, connectionId),
       });
-      session.attach(peer, drives);
+      session.attach(peer, drives, speaks);
       this.#relays.set(key(sessionId, connectionId), peer);
       peer.open();
     } catch (error) {
@@ -224,6 +235,7 @@ export class MediaServer {
         this.#sinks.toControl({ type: 'connection.state', sessionId: session.sessionId, connectionId, state });
       },
       message: (channel, data) => session.receive(connectionId, channel, data),
+      sound: (packet) => session.hear(connectionId, 'opus', packet),
       keyframeNeeded: () => session.keyframeNeeded(),
       estimated: (bitsPerSecond) => session.estimated(connectionId, bitsPerSecond),
       lost: (fraction) => session.lost(connectionId, fraction),

@@ -1,6 +1,8 @@
+import { randomUUID } from 'node:crypto';
 import type { Clock } from '../observe/clock.ts';
 import type { Logger } from '../observe/log.ts';
 import type { FrameNotice } from '../protocol/channel.ts';
+import type { VoiceOptions } from '../protocol/session_voice.ts';
 import { SegueError } from '../protocol/errors.ts';
 import type { ChannelLabel, HeldPosition, MediaToControl, MediaToEngine, SessionChannels } from '../streams/messages.ts';
 import type { ChunkEvents, MediaEvent } from '../streams/media_events.ts';
@@ -21,6 +23,10 @@ import type { RtpClock } from './RtpClock.ts';
 import { SessionCounters } from './SessionCounters.ts';
 import { SoundPump, type LeavingSound } from './SoundPump.ts';
 import { Timeline } from './Timeline.ts';
+import { SessionVoices } from './voice/SessionVoices.ts';
+import type { VoiceCodec } from './voice/voice_messages.ts';
+import type { VoiceJudge } from './voice/VoiceJudge.ts';
+import type { VoiceAction } from './voice/VoicePolicy.ts';
 
 /** Ids of requests that were acted on here and are remembered, per session. */
 const IDS_KEPT = 1024;
@@ -46,11 +52,15 @@ export interface MediaSessionDeps {
   readonly sinks: MediaSinks;
   readonly options: MediaOptions;
   readonly log: Logger;
+  /** Absent or null: no voice is heard. */
+  readonly voice?: VoiceOptions | null;
+  readonly judge: VoiceJudge;
 }
 
 interface Connection {
   readonly peer: Peer;
   readonly drives: boolean;
+  readonly speaks: boolean;
 }
 
 /**
@@ -78,6 +88,9 @@ export class MediaSession {
   /** Requests that fenced, held or released: the same id does so once. */
   readonly #actedIds = new Set<string>();
   readonly #hold: ProvisionalHold;
+  readonly #voices: SessionVoices | null;
+  /** Paused or interrupted, until somebody asks for something that flows. */
+  #stopped = false;
   #noticed: FrameNotice | null = null;
   /** Of the newest fence. */
   #fencedBy: { readonly epoch: number; readonly requestId: string } | null = null;
@@ -98,6 +111,17 @@ export class MediaSession {
     this.#input = new HeldInput(deps.clock, this.#words, () => deps.sinks.toEngine({ type: 'media.action', sessionId: this.sessionId }));
     this.#bitrate = new BitrateControl(deps.options.bitrate);
     this.#hold = new ProvisionalHold(deps.clock, () => this.#pictures.setOnHold(false));
+    this.#voices =
+      deps.voice?.enabled !== true
+        ? null
+        : new SessionVoices({
+            clock: deps.clock,
+            options: deps.voice,
+            judge: deps.judge,
+            flow: () => (this.#stopped || !this.#watched ? 'stopped' : this.#hold.active ? 'held' : 'flows'),
+            act: (action) => this.#voiceActs(action),
+            speaking: (speaking) => deps.sinks.toControl({ type: 'voice.speaking', sessionId: this.sessionId, speaking }),
+          });
     this.#engineEpoch = deps.options.fence === 'queue' ? new EngineEpoch(this.#words) : null;
     const shared = { clock: deps.clock, rtp: deps.rtp, words: this.#words, fence: this.#engineEpoch ?? this.#words, timeline: this.#timeline, stamped: deps.stamped };
     this.#pictures = new PicturePump({
@@ -139,6 +163,15 @@ export class MediaSession {
     return this.#sounds;
   }
 
+  /** Packets of voices that were dropped because they could not be judged in time. */
+  get voiceDropped(): number {
+    return this.#voices?.dropped ?? 0;
+  }
+
+  get takesVoice(): boolean {
+    return this.#voices !== null;
+  }
+
   // ------------------------------------------------------------------ from the engine
 
   /** Takes over the slot of a chunk, whatever becomes of it. */
@@ -167,9 +200,9 @@ export class MediaSession {
 
   // ------------------------------------------------------------------ connections
 
-  attach(peer: Peer, drives: boolean): void {
+  attach(peer: Peer, drives: boolean, speaks = drives): void {
     if (this.#closed) throw new SegueError('session_closed', `session ${this.sessionId} is closed`);
-    this.#connections.set(peer.connectionId, { peer, drives });
+    this.#connections.set(peer.connectionId, { peer, drives, speaks });
   }
 
   peerState(connectionId: string, state: PeerState): void {
@@ -180,6 +213,7 @@ export class MediaSession {
     if (state === 'closed') {
       this.#connections.delete(connectionId);
       this.#gate.forget(connectionId);
+      this.#voices?.left(connectionId);
       this.#retune(this.#bitrate.remove(connectionId));
     }
     this.#updateWatched();
@@ -214,27 +248,38 @@ export class MediaSession {
 
   /** A message of a data channel, a WebSocket or REST (`connectionId` null): all the same from here on. */
   receive(connectionId: string | null, channel: ChannelLabel, data: string | Uint8Array): void {
+    this.#receive(connectionId, channel, data, this.#voices);
+  }
+
+  /** @param voices told what is asked for; null where a voice asks. */
+  #receive(connectionId: string | null, channel: ChannelLabel, data: string | Uint8Array, voices: SessionVoices | null): void {
     if (this.#closed) return;
     const now = this.#clock.now();
     const drives = connectionId === null || this.#connections.get(connectionId)?.drives === true;
     const admitted = this.#gate.admit(connectionId, channel, data, now);
     switch (admitted.kind) {
       case 'fence':
-        if (drives) this.#fence(connectionId, channel, admitted.request, data as string);
+        if (drives) this.#fence(connectionId, channel, admitted.request, data as string, voices);
         else this.#forward(connectionId, channel, data as string);
         return;
       case 'input':
         if (!drives) return;
         if (admitted.message.type === 'action') this.#input.receive(connectionId ?? '', admitted.message);
         else if (admitted.message.type === 'position') this.#position(admitted.message, now);
-        else this.#forward(connectionId, channel, data as string); // a seamless redirect
+        else {
+          voices?.asked('flows'); // a seamless redirect
+          this.#forward(connectionId, channel, data as string);
+        }
         return;
       case 'hold':
-        if (drives && this.#actsFor(admitted.request.id)) this.#setOnHold(admitted.request);
+        if (drives && this.#actsFor(admitted.request.id)) {
+          voices?.asked(admitted.request.type);
+          this.#setOnHold(admitted.request);
+        }
         this.#forward(connectionId, channel, data as string);
         return;
       case 'forward':
-        if (drives) this.#flow(admitted.type);
+        if (drives) this.#flow(admitted.type, voices);
         this.#forward(connectionId, channel, data as string);
         return;
       case 'refuse':
@@ -259,6 +304,18 @@ export class MediaSession {
     this.#deps.sinks.toControl({ type: 'channel.message', sessionId: this.sessionId, connectionId, channel, text, fencedEpoch, held });
   }
 
+  // ------------------------------------------------------------------ voices
+
+  /** A packet of a connection's microphone. Whoever may not speak isn't heard. */
+  hear(connectionId: string, codec: VoiceCodec, data: Uint8Array): void {
+    if (!this.#closed && this.#connections.get(connectionId)?.speaks === true) this.#voices?.hear(connectionId, codec, data);
+  }
+
+  /** As if it had come by REST: fenced here, answered and written down there. */
+  #voiceActs(action: VoiceAction): void {
+    this.#receive(null, 'control', JSON.stringify({ type: action, id: `voice.${randomUUID()}` }), null);
+  }
+
   // ------------------------------------------------------------------ what stops without a fence
 
   #setOnHold({ type, id }: { readonly type: 'hold' | 'release'; readonly id: string }): void {
@@ -268,12 +325,15 @@ export class MediaSession {
   }
 
   /** Whoever asks for something else that flows wants to see it: it ends a pause here as it does on the other threads. */
-  #flow(type: string | null): void {
+  #flow(type: string | null, voices: SessionVoices | null): void {
+    const flows = type === 'redirect' || type === 'blend';
+    if (type === 'pause' || type === 'resume' || flows) this.#stopped = type === 'pause';
+    voices?.asked(type === 'pause' || type === 'resume' ? 'stops' : flows ? 'flows' : type === 'draft' ? 'draft' : 'other');
     if (type === 'pause' || type === 'resume') {
       this.#hold.end();
       this.#pictures.setPaused(type === 'pause');
       this.#pictures.setOnHold(false);
-    } else if (type === 'redirect' || type === 'blend') this.#pictures.setPaused(false);
+    } else if (flows) this.#pictures.setPaused(false);
   }
 
   /** False for an id that was acted on before. */
@@ -287,12 +347,14 @@ export class MediaSession {
   // ------------------------------------------------------------------ the fence
 
   /** Raises the word before anyone is told. A repeat on `input` ends here; on `control` it goes on, for it waits for its answer. */
-  #fence(connectionId: string | null, channel: ChannelLabel, request: FencingRequest, text: string): void {
+  #fence(connectionId: string | null, channel: ChannelLabel, request: FencingRequest, text: string, voices: SessionVoices | null): void {
     if (!this.#actsFor(request.id)) {
       if (channel !== 'input') this.#forward(connectionId, channel, text);
       return;
     }
     this.#observeEpoch();
+    this.#stopped = request.type === 'interrupt';
+    voices?.asked('stops');
     const epoch = this.#words.raiseEpoch();
     this.#fencedBy = { epoch, requestId: request.id };
     const held = this.#stop(epoch, { videoRtp: request.heldVideoRtp, audioRtp: request.heldAudioRtp });
@@ -409,6 +471,7 @@ export class MediaSession {
     if (!this.#closed) {
       this.#closed = true;
       this.#hold.end();
+      this.#voices?.close();
       this.#pictures.close();
       this.#sounds.close();
       this.#input.close();

@@ -39,6 +39,8 @@ export interface Peer {
 export interface PeerEvents {
   state(state: PeerState): void;
   message(channel: ChannelLabel, data: string | Uint8Array): void;
+  /** A packet of Opus from the other side's microphone, in order; lost ones are left out. */
+  sound(packet: Uint8Array): void;
   /** PLI or FIR: the receiver can't decode. */
   keyframeNeeded(): void;
   /** REMB, bits per second. */

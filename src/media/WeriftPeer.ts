@@ -57,6 +57,7 @@ export class WeriftPeer implements Peer {
   readonly #log: Logger;
   readonly #connection: RTCPeerConnection;
   readonly #channels: DataChannels;
+  readonly #hears: boolean;
   #picture: RtpTrack | null = null;
   #sound: RtpTrack | null = null;
   #state: PeerState = 'connecting';
@@ -76,6 +77,8 @@ export class WeriftPeer implements Peer {
     readonly clock: Clock;
     readonly rtp: RtpClock;
     readonly log: Logger;
+    /** Whether it listens to a microphone, if the browser offers one. */
+    readonly hears: boolean;
     /** ICE or DTLS did not come up in time, or broke for good; `close()` follows. */
     readonly failed: (error: SegueError) => void;
   }) {
@@ -85,6 +88,7 @@ export class WeriftPeer implements Peer {
     this.#clock = deps.clock;
     this.#rtp = deps.rtp;
     this.#log = deps.log;
+    this.#hears = deps.hears;
     this.#fail = (error) => {
       if (this.#closing !== null) return;
       deps.failed(error);
@@ -130,14 +134,16 @@ export class WeriftPeer implements Peer {
     return offered(this.#connection.localDescription?.sdp ?? '', this.#options.ice);
   }
 
-  /** One picture and one sound stream go out, whatever the browser would like to send; further m-lines stay inactive. */
+  /** One picture and one sound stream go out, and one microphone comes in where it is listened to; further m-lines stay inactive. */
   #prepare(): void {
     const taken = new Set<string>();
     for (const transceiver of this.#connection.getTransceivers()) {
       const first = !taken.has(transceiver.kind);
       taken.add(transceiver.kind);
-      transceiver.setDirection(first ? 'sendonly' : 'inactive');
+      const hears = this.#hears && transceiver.kind === 'audio';
+      transceiver.setDirection(!first ? 'inactive' : hears ? 'sendrecv' : 'sendonly');
       if (!first) continue;
+      if (hears) transceiver.onTrack.subscribe((track) => this.#listen(track));
       transceiver.sender.streamId = transceiver.kind;
       transceiver.sender.registerTrack(new MediaStreamTrack({ kind: transceiver.kind }));
     }
@@ -155,6 +161,18 @@ export class WeriftPeer implements Peer {
 
   #track(transceiver: RTCRtpTransceiver, sendTime: number | null): RtpTrack {
     return new RtpTrack(transceiver.sender, sendTime);
+  }
+
+  /** Packets that come too late are left out: what follows them has been judged. */
+  #listen(track: MediaStreamTrack): void {
+    let newest: number | null = null;
+    track.onReceiveRtp.subscribe(({ header, payload }) => {
+      if (this.#closing !== null || payload.length === 0) return;
+      if (newest !== null && ((header.sequenceNumber - newest) & 0xffff) - 1 >= 0x7fff) return;
+      newest = header.sequenceNumber;
+      this.#heard();
+      this.#events.sound(Uint8Array.from(payload));
+    });
   }
 
   async addCandidate(candidate: IceCandidate | null): Promise<void> {

@@ -17,10 +17,11 @@ export const NO_STATS: MediaStats = {
   fences: 0,
   messagesRefused: 0,
   relayDropped: 0,
+  voiceDropped: 0,
 };
 
 /** Sums with what a session has counted; gauges and maxima are the caller's. */
-export function addCounters(stats: MediaStats, { counters, pictures }: MediaSession): MediaStats {
+export function addCounters(stats: MediaStats, { counters, pictures, voiceDropped }: MediaSession): MediaStats {
   return {
     ...stats,
     framesSent: stats.framesSent + counters.framesSent,
@@ -35,5 +36,6 @@ export function addCounters(stats: MediaStats, { counters, pictures }: MediaSess
     underruns: (stats.underruns ?? 0) + pictures.counters.underruns,
     fences: (stats.fences ?? 0) + counters.fences,
     messagesRefused: (stats.messagesRefused ?? 0) + counters.messagesRefused,
+    voiceDropped: (stats.voiceDropped ?? 0) + voiceDropped,
   };
 }

@@ -275,6 +275,17 @@ export const TextDelta = Type.Object({
 });
 export type TextDelta = Static<typeof TextDelta>;
 
+/**
+ * Whose turn it is. `user`: `speaking` into a microphone that is listened to; `away` is nobody connected, or nobody who spoke, asked or pressed anything for 15 s.
+ * `session`: `thinking` until what was asked for shows; `holding`: perhaps interrupted.
+ */
+export const Activity = Type.Object({
+  type: Type.Literal('activity'),
+  user: Type.Enum(['speaking', 'listening', 'away']),
+  session: Type.Enum(['idle', 'thinking', 'generating', 'holding', 'interrupted', 'paused']),
+});
+export type Activity = Static<typeof Activity>;
+
 export const StateUpdate = Type.Object({
   type: Type.Literal('session.updated'),
   state: Type.String(),
@@ -288,5 +299,5 @@ export const StateUpdate = Type.Object({
 });
 export type StateUpdate = Static<typeof StateUpdate>;
 
-export const ServerStateMessage = Type.Union([FrameNotice, TextDelta, StateUpdate, RequestCompleted, HoldExpired, StoryRewound]);
+export const ServerStateMessage = Type.Union([FrameNotice, TextDelta, StateUpdate, RequestCompleted, HoldExpired, StoryRewound, Activity]);
 export type ServerStateMessage = Static<typeof ServerStateMessage>;

@@ -5,6 +5,7 @@ import { PromptWarning } from './prompt_warning.ts';
 import { AdapterInForce, SessionAdapter } from './session_adapter.ts';
 import { SessionImage } from './session_image.ts';
 import { SessionUsage } from './session_usage.ts';
+import { SessionVoice } from './session_voice.ts';
 
 export const SESSION_STATES = ['created', 'waiting', 'connecting', 'active', 'paused', 'orphaned', 'closing', 'closed', 'failed'] as const;
 export type SessionStateName = (typeof SESSION_STATES)[number];
@@ -19,6 +20,8 @@ export const CreateSession = Type.Object(
     /** An export of another session: begins with what was in force there. A prompt beside it edits that. */
     memory: Type.Optional(MemoryImport),
     seed: Type.Optional(Type.Integer({ minimum: 0, maximum: 0x7fffffff })),
+    /** How voices that come in over it are taken. */
+    voice: Type.Optional(SessionVoice),
     limits: Type.Optional(
       Type.Object(
         {

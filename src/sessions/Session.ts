@@ -8,6 +8,7 @@ import type { EngineCard, EngineToControl, IceCandidate, InjectedFault, MediaToC
 import { SessionWords } from '../streams/session_words.ts';
 import { EngineReservation } from './EngineReservation.ts';
 import { IdleWatch } from './IdleWatch.ts';
+import { SessionActivity } from './SessionActivity.ts';
 import type { Role } from './ports.ts';
 import { PromptMemory } from './PromptMemory.ts';
 import type { RequestAnswer } from './RequestLedger.ts';
@@ -51,6 +52,7 @@ export class Session {
   readonly #conversation: SessionConversation;
   readonly #idle: IdleWatch;
   readonly #budget: SessionBudget;
+  readonly #activity: SessionActivity;
   readonly #keeper: SessionKeeper | null;
   /** What is committed is told by the storage. */
   #storyKept = false;
@@ -80,7 +82,16 @@ export class Session {
       this.memory.rewind(position90k);
     }
     this.#status = new SessionStatus(() => this.#onMoved());
-    this.#connections = new SessionConnections({ sessionId: id, media, clock, log, onPresence: () => this.#flow.presence(this.#connections.present) });
+    this.#connections = new SessionConnections({
+      sessionId: id,
+      media,
+      clock,
+      log,
+      onPresence: () => {
+        this.#flow.presence(this.#connections.present);
+        this.#activity.refresh();
+      },
+    });
     this.#report = new SessionReport(options, {
       words: this.words,
       status: this.#status,
@@ -121,6 +132,17 @@ export class Session {
       onJoined: () => this.#idle.touch(),
       expire: (reason) => void this.close(reason),
     });
+    this.#activity = new SessionActivity({
+      clock,
+      present: () => this.#connections.present,
+      state: () => this.#status.state,
+      interrupted: () => this.#flow.interrupted,
+      action: () => this.words.action.sequence,
+      tell: (activity) => {
+        this.#connections.broadcast('state', activity);
+        this.events.append('activity', { user: activity.user, session: activity.session });
+      },
+    });
     this.#conversation = new SessionConversation(options, {
       words: this.words,
       status: this.#status,
@@ -130,7 +152,11 @@ export class Session {
       events: this.events,
       memory: this.memory,
       report: this.#report,
-      onActivity: () => this.#idle.touch(),
+      activity: this.#activity,
+      onActivity: () => {
+        this.#idle.touch();
+        this.#activity.sign();
+      },
       keeper,
     });
     if (returning !== null) this.#conversation.restore(returning.from);
@@ -237,8 +263,12 @@ export class Session {
       case 'media.usage':
         return this.#budget.report({ sentBytes: message.sentBytes });
       case 'media.flowing':
+        this.#activity.shown();
         this.events.append('media.flowing', { epoch: message.epoch, media90k: message.media90k });
         return;
+      case 'voice.speaking':
+        this.#idle.touch();
+        return this.#activity.speaking(message.speaking);
       case 'relay.text':
         return this.#connections.onRelayText(message.connectionId, message.channel, message.text);
       case 'relay.media':
@@ -254,6 +284,15 @@ export class Session {
   /** A message of a WebSocket, or (null) an input by REST: to the media thread, as if it had come over a data channel. */
   inject(connectionId: string | null, channel: 'control' | 'input', text: string): void {
     if (connectionId === null || this.#connections.has(connectionId)) this.#options.media.send({ type: 'channel.inject', sessionId: this.id, connectionId, channel, text });
+  }
+
+  /** Samples of a WebSocket's microphone. Throws conflict where the session listens to none, forbidden where this connection may not speak. */
+  hear(connectionId: string, data: Uint8Array): void {
+    const roles = this.#connections.roles(connectionId);
+    if (roles === null) return;
+    if (!this.#options.voice.enabled) throw new SegueError('conflict', 'this session listens to no voice');
+    if (!roles.has('drive') && !roles.has('speak')) throw new SegueError('forbidden', 'this connection may watch, not speak');
+    this.#options.media.send({ type: 'connection.voice', sessionId: this.id, connectionId, data });
   }
 
   /** Opens a WebRTC connection: see {@link SessionConnections.offer}. */
@@ -331,6 +370,8 @@ export class Session {
     this.#flow.close();
     this.#idle.close();
     this.#budget.close();
+    this.#activity.refresh();
+    this.#activity.close();
     this.#opened.reject(cause);
     this.#conversation.close(cause);
     this.#connections.stopAccepting(reason);
@@ -348,9 +389,9 @@ export class Session {
 
   /** Written down when it opens: what it was created with. */
   #keep(): void {
-    const { id, program, seed, prompt, image, plan = null, tenant, stamp, endsOnLeave, limits, archive } = this.#options;
+    const { id, program, seed, prompt, image, plan = null, tenant, stamp, voice, endsOnLeave, limits, archive } = this.#options;
     if (archive === null || this.#keeper === null) return;
-    const options: KeptOptions = { tenant, stamp, endsOnLeave, idleMs: limits.idleMs, orphanMs: limits.orphanMs, budget: finite(limits.budget), ...(plan === null ? {} : { plan }) };
+    const options: KeptOptions = { tenant, stamp, voice, endsOnLeave, idleMs: limits.idleMs, orphanMs: limits.orphanMs, budget: finite(limits.budget), ...(plan === null ? {} : { plan }) };
     this.#keeper.created({ sessionId: id, createdAt: this.#report.createdAt, program, seed, prompt, image, fingerprint: archive.fingerprint, options: JSON.stringify(options) });
   }
 
@@ -367,9 +408,9 @@ export class Session {
 
   #onOpened(format: EngineCard['format'], exact: boolean): void {
     if (this.state !== 'waiting') return;
-    const { media, stamp } = this.#options;
+    const { media, stamp, voice } = this.#options;
     this.#reservation.settle();
-    if (!media.send({ type: 'session.open', sessionId: this.id, channels: this.#channels, format, stamp })) return void this.fail(new SegueError('engine_unavailable', 'the media thread is gone'));
+    if (!media.send({ type: 'session.open', sessionId: this.id, channels: this.#channels, format, stamp, voice })) return void this.fail(new SegueError('engine_unavailable', 'the media thread is gone'));
     this.#status.move('opened');
     const { returning } = this.#options;
     if (returning !== null) {
@@ -387,6 +428,7 @@ export class Session {
     this.#options.log.info({ state: this.state }, 'session state');
     this.events.append('session.updated', { ...this.view });
     this.#report.tell();
+    this.#activity.refresh();
   }
 }
 

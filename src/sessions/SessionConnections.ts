@@ -98,7 +98,7 @@ export class SessionConnections {
     const { clock, media, sessionId } = this.#options;
     const watchdog = clock.schedule(clock.now() + ANSWER_WATCHDOG_MS, () => this.#refuse(connection, new SegueError('timed_out', `the offer was not answered within ${ANSWER_WATCHDOG_MS} ms`)));
     connection.pending = { resolve, reject, watchdog };
-    const sent = media.send({ type: 'connection.offer', sessionId, connectionId: connection.id, sdp, drives: connection.roles.has('drive') });
+    const sent = media.send({ type: 'connection.offer', sessionId, connectionId: connection.id, sdp, ...rights(connection) });
     if (!sent) this.#refuse(connection, new SegueError('engine_unavailable', 'the media thread is gone'));
     const answer = await promise;
     if (replaces !== null && this.has(replaces)) this.close(replaces, 'replaced by a newer connection');
@@ -110,7 +110,7 @@ export class SessionConnections {
   attachRelay(roles: readonly Role[], sink: RelaySink): string {
     const connection = this.#add('relay', roles, sink);
     const { media, sessionId } = this.#options;
-    if (!media.send({ type: 'connection.relay', sessionId, connectionId: connection.id, drives: connection.roles.has('drive') })) {
+    if (!media.send({ type: 'connection.relay', sessionId, connectionId: connection.id, ...rights(connection) })) {
       this.#connections.delete(connection.id);
       throw new SegueError('engine_unavailable', 'the media thread is gone');
     }
@@ -261,6 +261,11 @@ export class SessionConnections {
     this.#options.onPresence();
     if (this.#connections.size === 0) this.#onEmpty?.();
   }
+}
+
+/** Whoever drives may speak. */
+function rights({ roles }: Connection): { readonly drives: boolean; readonly speaks: boolean } {
+  return { drives: roles.has('drive'), speaks: roles.has('drive') || roles.has('speak') };
 }
 
 function connectionNotFound(id: string): SegueError {

@@ -7,6 +7,7 @@ import type { SessionWords } from '../streams/session_words.ts';
 import type { PromptMemory } from './PromptMemory.ts';
 import { isSceneKind, type LedgerEntry, type RequestAnswer } from './RequestLedger.ts';
 import type { WaitUntil } from './RequestWaiters.ts';
+import type { SessionActivity } from './SessionActivity.ts';
 import { SessionCaptions } from './SessionCaptions.ts';
 import { SessionDrafts } from './SessionDrafts.ts';
 import type { SessionConnections } from './SessionConnections.ts';
@@ -29,6 +30,7 @@ export interface ConversationParts {
   readonly events: SessionEventLog;
   readonly memory: PromptMemory;
   readonly report: SessionReport;
+  readonly activity: SessionActivity;
   readonly onActivity: () => void;
   /** Where requests are written down; null: nowhere. */
   readonly keeper: SessionKeeper | null;
@@ -109,6 +111,7 @@ export class SessionConversation {
     connections.broadcast('state', told);
     const { type, ...body } = told;
     events.append(type, body);
+    if (type === 'hold.expired') this.#parts.activity.holdExpired();
   }
 
   onDraftPreview(message: DraftPreviewMessage): void {
@@ -201,6 +204,7 @@ export class SessionConversation {
       ...(card.adapters === undefined || card.adapters.length === 0 ? {} : { adapters: card.adapters.map((adapter) => ({ ...adapter })) }),
     });
     connections.send(connectionId, 'state', report.update);
+    connections.send(connectionId, 'state', this.#parts.activity.current);
     // Whoever comes, or comes back, sees the words that go with the picture, and not only from the next plan on.
     for (const caption of this.#captions.messages()) connections.send(connectionId, 'state', caption);
   }
@@ -230,6 +234,7 @@ export class SessionConversation {
       this.#kept.set(entry.id, { body, conditioningVersion, number: this.#keep(keeper, entry, { body, conditioningVersion }) });
     }
     flow.accepted(entry.id, request);
+    this.#parts.activity.accepted(entry.id, request);
   }
 
   #onAnswer(entry: LedgerEntry, answer: RequestAnswer): void {
@@ -244,6 +249,7 @@ export class SessionConversation {
     if (answer.type !== 'accepted') this.#options.onSettled?.(entry.kind, answer.type, this.#clock.now() - entry.acceptedMs);
     if (answer.type === 'error' && answer.error.code !== 'timed_out') flow.failed(entry.id);
     if (isSceneKind(entry.kind) && answer.type !== 'accepted' && answer.type !== 'forked') memory.settle(entry.id, answer.type === 'error' ? 'failed' : answer.type, answer.type === 'superseded' ? answer.by : null);
+    if (entry.done) this.#parts.activity.settled(entry.id);
     report.tell();
   }
 

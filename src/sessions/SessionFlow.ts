@@ -29,6 +29,11 @@ export class SessionFlow {
     this.#options = options;
   }
 
+  /** Frozen by its driver. */
+  get interrupted(): boolean {
+    return this.#interrupted;
+  }
+
   /** As its driver had left it, in a session that comes back. */
   restore(flow: 'running' | 'paused' | 'interrupted'): void {
     this.#paused = flow === 'paused';

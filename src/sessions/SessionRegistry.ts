@@ -8,6 +8,7 @@ import type { MemoryImport, MemoryView } from '../protocol/prompt_memory.ts';
 import type { SessionView } from '../protocol/rest.ts';
 import { RESOURCES, type Resource } from '../protocol/session_usage.ts';
 import { adapterInForce, type SessionAdapter } from '../protocol/session_adapter.ts';
+import { voiceInForce, type SessionVoice } from '../protocol/session_voice.ts';
 import type { EngineCard, EngineToControl, MediaToControl } from '../streams/messages.ts';
 import type { KeptHead } from '../streams/storage_messages.ts';
 import { AdmissionQueue, type QueuePlace } from './AdmissionQueue.ts';
@@ -57,6 +58,7 @@ export interface SessionWish {
   readonly memory?: MemoryImport | undefined;
   readonly seed?: number | undefined;
   readonly limits?: LimitsWish | undefined;
+  readonly voice?: SessionVoice | undefined;
   readonly ticket?: string | undefined;
   readonly stamp?: boolean | undefined;
   readonly tenant: string;
@@ -293,6 +295,7 @@ export class SessionRegistry {
       promptWarnings,
       tenant: wish.tenant,
       stamp: wish.stamp === true,
+      voice: voiceInForce(wish.voice),
       endsOnLeave: wish.endsOnLeave === true,
       limits: this.#limits(wish.limits ?? {}),
       returning: null,
@@ -309,7 +312,7 @@ export class SessionRegistry {
     }
     const { program, seed, prompt, image } = world.session;
     const from = readReturn(world);
-    const { tenant, stamp, endsOnLeave, idleMs, orphanMs, budget = {}, plan = null } = from.options;
+    const { tenant, stamp, endsOnLeave, idleMs, orphanMs, budget = {}, plan = null, voice = voiceInForce() } = from.options;
     const session = await this.#openSession({
       id,
       program,
@@ -320,6 +323,7 @@ export class SessionRegistry {
       promptWarnings: [],
       tenant,
       stamp,
+      voice,
       endsOnLeave,
       limits: this.#limits({ idleMs, orphanMs, ...budget }),
       returning: { from, story: world.story },

@@ -3,6 +3,7 @@ import type { Logger } from '../observe/log.ts';
 import type { NamedPlan } from '../protocol/named_plan.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { AdapterInForce } from '../protocol/session_adapter.ts';
+import type { VoiceOptions } from '../protocol/session_voice.ts';
 import type { EngineCard } from '../streams/messages.ts';
 import type { KeptStory } from '../streams/storage_messages.ts';
 import type { Turn } from './memory_turn.ts';
@@ -39,6 +40,7 @@ export interface SessionOptions {
   readonly promptWarnings: readonly PromptWarning[];
   readonly tenant: string;
   readonly stamp: boolean;
+  readonly voice: VoiceOptions;
   /** Leaving on purpose ends the session, instead of keeping it for a rejoin: nobody else can come back to it. */
   readonly endsOnLeave: boolean;
   readonly limits: SessionLimits;

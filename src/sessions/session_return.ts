@@ -2,6 +2,7 @@
 import { asksForScene, type SessionRequest } from '../protocol/channel.ts';
 import type { NamedPlan } from '../protocol/named_plan.ts';
 import { NO_USAGE, type SessionUsage } from '../protocol/session_usage.ts';
+import type { VoiceOptions } from '../protocol/session_voice.ts';
 import type { MediaTime90k } from '../streams/media_time.ts';
 import type { KeptWorld } from '../streams/storage_messages.ts';
 import type { NumberedTurn, Turn } from './memory_turn.ts';
@@ -20,6 +21,7 @@ export interface KeptOptions {
   readonly budget?: Partial<Budget>;
   /** What it began with, where a memory said it. */
   readonly plan?: NamedPlan;
+  readonly voice?: VoiceOptions;
 }
 
 export interface ReturnedRequest {

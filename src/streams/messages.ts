@@ -10,6 +10,7 @@ import type { AppliedHow } from '../protocol/applied_how.ts';
 import type { ErrorBody } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { NamedPlan } from '../protocol/named_plan.ts';
+import type { VoiceOptions } from '../protocol/session_voice.ts';
 import type { AdapterInForce, AdapterOffer } from '../protocol/session_adapter.ts';
 
 export type { AppliedHow };
@@ -223,13 +224,18 @@ export type MediaToEngine =
 export type ChannelLabel = 'control' | 'input' | 'state';
 
 export type ControlToMedia =
-  | { readonly type: 'session.open'; readonly sessionId: string; readonly channels: SessionChannels; readonly format: MediaFormat; readonly stamp: boolean }
+  | { readonly type: 'session.open'; readonly sessionId: string; readonly channels: SessionChannels; readonly format: MediaFormat; readonly stamp: boolean; readonly voice?: VoiceOptions }
   | { readonly type: 'session.close'; readonly sessionId: string; readonly reason: string }
-  /** `drives` (default true): whether its requests, actions and positions count. A watcher's are not obeyed, and never fence. */
-  | { readonly type: 'connection.offer'; readonly sessionId: string; readonly connectionId: string; readonly sdp: string; readonly drives?: boolean }
+  /**
+   * `drives` (default true): whether its requests, actions and positions count. A watcher's are not obeyed, and never fence.
+   * `speaks` (default as `drives`): whether its microphone is listened to.
+   */
+  | { readonly type: 'connection.offer'; readonly sessionId: string; readonly connectionId: string; readonly sdp: string; readonly drives?: boolean; readonly speaks?: boolean }
   | { readonly type: 'connection.candidate'; readonly sessionId: string; readonly connectionId: string; readonly candidate: IceCandidate | null }
   /** A connection whose encoded media and messages go back to the control thread (WebSocket). */
-  | { readonly type: 'connection.relay'; readonly sessionId: string; readonly connectionId: string; readonly drives?: boolean }
+  | { readonly type: 'connection.relay'; readonly sessionId: string; readonly connectionId: string; readonly drives?: boolean; readonly speaks?: boolean }
+  /** Samples of a relayed connection's microphone: 16 bits, little endian, mono, 16 kHz. */
+  | { readonly type: 'connection.voice'; readonly sessionId: string; readonly connectionId: string; readonly data: Uint8Array }
   /** The receiver of this connection lost a picture: the next one it gets should be a keyframe (rate-limited). */
   | { readonly type: 'connection.keyframe'; readonly sessionId: string; readonly connectionId: string }
   | { readonly type: 'connection.close'; readonly sessionId: string; readonly connectionId: string }
@@ -266,6 +272,8 @@ export type MediaToControl =
   | { readonly type: 'media.position'; readonly sessionId: string; readonly epoch: number; readonly sent90k: MediaTime90k; readonly presented90k: MediaTime90k }
   /** First frame of an epoch left the server. */
   | { readonly type: 'media.flowing'; readonly sessionId: string; readonly epoch: number; readonly media90k: MediaTime90k }
+  /** Somebody begins to speak, or nobody speaks any more. */
+  | { readonly type: 'voice.speaking'; readonly sessionId: string; readonly speaking: boolean }
   | { readonly type: 'relay.text'; readonly sessionId: string; readonly connectionId: string; readonly channel: ChannelLabel; readonly text: string }
   | { readonly type: 'relay.media'; readonly sessionId: string; readonly connectionId: string; readonly kind: 'video' | 'audio'; readonly epoch: number; readonly rtp: number; readonly key: boolean; readonly bytes: Uint8Array }
   /** Bytes of media that the session has sent since it was opened here. Once a second, where it has changed. */
@@ -297,6 +305,8 @@ export interface MediaStats {
   readonly messagesRefused?: number;
   /** `relay.media` not sent because the control thread had not taken those before. */
   readonly relayDropped?: number;
+  /** Packets of microphones that were dropped because they could not be judged in time. */
+  readonly voiceDropped?: number;
   /** Largest skew of sound and picture at the source since the last report, milliseconds. */
   readonly lipSyncMaxMs?: number;
   /** Largest delay from a frame's due time to its packets, milliseconds, since the last report. */

@@ -6,6 +6,8 @@ import type { EncodedPicture, OpusEncoder, VpxEncoder } from '../../src/media/na
 import { DEFAULT_MEDIA_OPTIONS, type MediaOptions } from '../../src/media/options.ts';
 import type { OutgoingPicture, OutgoingSound, Peer, PeerState, Sent } from '../../src/media/Peer.ts';
 import { RtpClock } from '../../src/media/RtpClock.ts';
+import type { VoiceJudge, VoiceListener } from '../../src/media/voice/VoiceJudge.ts';
+import { voiceInForce, type SessionVoice } from '../../src/protocol/session_voice.ts';
 import type { AudioChunk, VideoChunk } from '../../src/streams/media_events.ts';
 import type { MediaFormat } from '../../src/streams/media_time.ts';
 import type { ChannelLabel, MediaToControl, MediaToEngine } from '../../src/streams/messages.ts';
@@ -114,7 +116,30 @@ export class KeepingPeer implements Peer {
   }
 }
 
+/** Judges what a test tells it to. */
+export class ScriptedJudge implements VoiceJudge {
+  readonly listeners: VoiceListener[] = [];
+  readonly packets: { readonly codec: string; readonly data: Uint8Array }[] = [];
+  full = false;
+
+  open(listener: VoiceListener): ReturnType<VoiceJudge['open']> {
+    this.listeners.push(listener);
+    return {
+      push: (codec, data) => {
+        if (!this.full) this.packets.push({ codec, data });
+        return !this.full;
+      },
+      close: () => void this.listeners.splice(this.listeners.indexOf(listener), 1),
+    };
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
 export class SessionRig {
+  readonly judge = new ScriptedJudge();
   readonly clock = new VirtualClock();
   readonly words = new SessionWords();
   readonly video: SharedPool;
@@ -126,7 +151,7 @@ export class SessionRig {
   readonly session: MediaSession;
   #sequence = 0;
 
-  constructor({ slots = 16, options = DEFAULT_MEDIA_OPTIONS, stamped = false }: { readonly slots?: number; readonly options?: MediaOptions; readonly stamped?: boolean } = {}) {
+  constructor({ slots = 16, options = DEFAULT_MEDIA_OPTIONS, stamped = false, voice = {} }: { readonly slots?: number; readonly options?: MediaOptions; readonly stamped?: boolean; readonly voice?: SessionVoice } = {}) {
     this.video = SharedPool.create(FORMAT.width * FORMAT.height * 3, slots);
     this.session = new MediaSession({
       sessionId: 's',
@@ -143,13 +168,15 @@ export class SessionRig {
       },
       options,
       log: createLogger({ level: 'silent' }),
+      voice: voiceInForce(voice),
+      judge: this.judge,
     });
   }
 
-  connect(connectionId = 'c', drives = true): KeepingPeer {
+  connect(connectionId = 'c', drives = true, speaks = drives): KeepingPeer {
     const peer = new KeepingPeer(connectionId, this.clock, this.words);
     peer.onClose = () => this.session.peerState(connectionId, 'closed');
-    this.session.attach(peer, drives);
+    this.session.attach(peer, drives, speaks);
     peer.state = 'connected';
     this.session.peerState(connectionId, 'connected');
     return peer;

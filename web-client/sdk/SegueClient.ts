@@ -3,7 +3,7 @@ import type { Speed, Steer } from './ActionState.ts';
 import { ClientError } from './ClientError.ts';
 import { Connection } from './Connection.ts';
 import { fences } from './fences.ts';
-import type { Accepted, Applied, BudgetWarning, Closed, DraftPreview, Forked, FrameNotice, Goaway, HoldExpired, IdleWarning, Ready, RequestCompleted, ServerMessage, SessionAdapter, SessionRequest, StateUpdate, StoryRewound, TextDelta } from './messages.ts';
+import type { Accepted, Activity, Applied, BudgetWarning, Closed, DraftPreview, Forked, FrameNotice, Goaway, HoldExpired, IdleWarning, Ready, RequestCompleted, ServerMessage, SessionAdapter, SessionRequest, StateUpdate, StoryRewound, TextDelta } from './messages.ts';
 import type { PaintedFrame } from './PaintedFrame.ts';
 import { PositionReporter } from './PositionReporter.ts';
 import { Presenter } from './Presenter.ts';
@@ -68,6 +68,8 @@ export type ClientEvents = {
   error: [error: ClientError, request: SessionRequest | null];
   /** What the newest draft would come to. */
   draft: [preview: DraftPreview];
+  /** Whose turn it is: who speaks, and what the session does about it. */
+  activity: [activity: Activity];
   goaway: [notice: Goaway];
   idle: [warning: IdleWarning];
   /** Four fifths of what the session may use up of something are gone. */
@@ -390,6 +392,8 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
       case 'budget':
         this.emit('budget', message);
         return;
+      case 'activity':
+        return this.emit('activity', message);
       case 'closed':
         this.#ended(message);
         return;

@@ -3,6 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import * as channel from '../../protocol/channel.ts';
 import { ERRORS, ErrorBody } from '../../protocol/errors.ts';
+import { SessionVoice } from '../../protocol/session_voice.ts';
 import * as memory from '../../protocol/prompt_memory.ts';
 import * as rest from '../../protocol/rest.ts';
 import { AdapterOffer } from '../../protocol/session_adapter.ts';
@@ -43,7 +44,7 @@ export function discoveryRoutes(fastify: FastifyInstance, { registry, card, prog
   const schemas = {
     protocol: channel.PROTOCOL_VERSION,
     errors: ERRORS,
-    rest: { CreateSession: rest.CreateSession, CreatedSession: rest.CreatedSession, Session: rest.SessionView, SessionDescription: rest.SessionDescription, ConnectionAnswer: rest.ConnectionAnswer, TrickleCandidate: rest.TrickleCandidate, IceServers: rest.IceServers, Memory: memory.MemoryView, MemoryImport: memory.MemoryImport, TurnEdit: memory.TurnEdit, Error: ErrorBody },
+    rest: { CreateSession: rest.CreateSession, CreatedSession: rest.CreatedSession, Session: rest.SessionView, SessionDescription: rest.SessionDescription, ConnectionAnswer: rest.ConnectionAnswer, TrickleCandidate: rest.TrickleCandidate, IceServers: rest.IceServers, Memory: memory.MemoryView, MemoryImport: memory.MemoryImport, TurnEdit: memory.TurnEdit, SessionVoice, Error: ErrorBody },
     channels: {
       control: { fromClient: channel.ControlMessage, fromServer: channel.ServerControlMessage },
       input: { fromClient: channel.InputMessage },
