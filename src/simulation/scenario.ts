@@ -44,6 +44,8 @@ export const ScenarioFile = section({
   engine: Type.Optional(
     section({
       policy: Type.Optional(Type.Enum(['unit', 'chunk', 'request'])),
+      /** With `chunk` and `request`: whose chunk is next. */
+      chunkOrder: Type.Optional(Type.Enum(['deadline', 'fifo', 'round_robin'])),
       admissionBound: Type.Optional(Type.Number({ minimum: 0.05, maximum: 1 })),
       lookAheadMs: Type.Optional(Type.Number({ minimum: 1, maximum: 10_000 })),
       redirectReserve: Type.Optional(Share),

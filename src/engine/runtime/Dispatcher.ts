@@ -55,7 +55,7 @@ export class Dispatcher {
 
   constructor(deps: DispatcherDependencies) {
     this.#deps = deps;
-    this.#wholeChunks = deps.options.policy === 'unit' ? null : new WholeChunks();
+    this.#wholeChunks = deps.options.policy === 'unit' ? null : new WholeChunks(deps.options.chunkOrder);
     this.#committer = new StepCommitter({ ...deps, counters: this.counters, requeue: (session) => this.requeue(session) });
     this.#watches = new Map(deps.devices.map((device) => [device, new BatchWatch(deps.clock, deps.options.unitWatchdogMs, (units: readonly SessionUnit[]) => this.#expired(device, units))]));
   }
@@ -67,7 +67,8 @@ export class Dispatcher {
     session.queued = session.turns().flatMap((turn): QueuedTurn<WorkSource>[] => {
       const releaseMs = this.#releaseMs(session, turn);
       if (releaseMs === Infinity) return [];
-      const queued = { session, turn, releaseMs, deadlineMs: this.#deadlineMs(session, turn, nowMs), void: false };
+      const rank = this.#wholeChunks?.rank(session, releaseMs, nowMs);
+      const queued = { session, turn, releaseMs, deadlineMs: this.#deadlineMs(session, turn, nowMs), ...(rank === undefined ? {} : { rank }), void: false };
       session.device.queue.push(queued, nowMs);
       return [queued];
     });

@@ -25,6 +25,8 @@ export interface EngineOptions {
    * schedule: only between two chunks, or between two requests of {@link REQUEST_CHUNKS} chunks. Test mode only.
    */
   readonly policy: 'unit' | 'chunk' | 'request';
+  /** Of the baselines: whose chunk is next. `deadline`: the most urgent; `fifo`: whoever waits longest; `round_robin`: whoever was served longest ago. */
+  readonly chunkOrder: 'deadline' | 'fifo' | 'round_robin';
   /** A snapshot of a kept story is made once in so many chunks: what follows the last one is recomputed from its latents, a write unit each, when it is resumed. */
   readonly snapshotChunks: number;
   /** Whether drafts are worked on before they are sent, where there is time for it. */
@@ -49,6 +51,7 @@ export const DEFAULT_ENGINE_OPTIONS = {
   unitWatchdogMs: 5000,
   fenceWatchdogMs: 5000,
   policy: 'unit',
+  chunkOrder: 'deadline',
   snapshotChunks: 60,
   speculation: true,
   retryAfterMs: 2000,

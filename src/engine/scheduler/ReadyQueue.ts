@@ -9,6 +9,8 @@ export interface QueuedTurn<Session> {
   readonly releaseMs: number;
   /** Finished by this time, if everything after it is to be in time. */
   readonly deadlineMs: number;
+  /** Place in line where another rule than the deadline says who is next: a baseline of the benchmarks. */
+  readonly rank?: number;
   /** Set by whoever queued it when the session moved on; the queue drops it when it comes up. */
   void: boolean;
 }
@@ -31,7 +33,7 @@ export class ReadyQueue<Session> {
     this.#releaseDue(nowMs);
     let first: Heap<QueuedTurn<Session>> | null = null;
     for (const heap of this.#released.values()) {
-      if (this.#head(heap) !== null && (first === null || heap.peek()!.deadlineMs < first.peek()!.deadlineMs)) first = heap;
+      if (this.#head(heap) !== null && (first === null || rankOf(heap.peek()!) < rankOf(first.peek()!))) first = heap;
     }
     return first?.pop() ?? null;
   }
@@ -71,7 +73,7 @@ export class ReadyQueue<Session> {
 
   #release(turn: QueuedTurn<Session>): void {
     let heap = this.#released.get(turn.turn.component);
-    if (heap === undefined) this.#released.set(turn.turn.component, (heap = new Heap((queued) => queued.deadlineMs)));
+    if (heap === undefined) this.#released.set(turn.turn.component, (heap = new Heap<QueuedTurn<Session>>(rankOf)));
     heap.push(turn);
   }
 
@@ -83,4 +85,8 @@ export class ReadyQueue<Session> {
     }
     return null;
   }
+}
+
+function rankOf({ rank, deadlineMs }: QueuedTurn<unknown>): number {
+  return rank ?? deadlineMs;
 }
