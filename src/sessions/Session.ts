@@ -23,6 +23,7 @@ import type { SessionKeeper } from './SessionKeeper.ts';
 import type { KeptOptions } from './session_return.ts';
 import { SessionReport } from './SessionReport.ts';
 import { SessionStatus } from './SessionStatus.ts';
+import type { Stay } from './StayEstimate.ts';
 import { StoryPosition } from './StoryPosition.ts';
 
 /** Peers closing after their `closed` message has gone out. */
@@ -140,6 +141,16 @@ export class Session {
 
   get state(): SessionStateName {
     return this.#status.state;
+  }
+
+  /** It has a place in the engine, or is being given one: nobody else can have that. */
+  get holdsPlace(): boolean {
+    return this.#reservation.held;
+  }
+
+  /** How long it has been open, and by when it must end, ms. */
+  get stay(): Stay {
+    return this.#budget.stay;
   }
 
   get connections(): readonly ConnectionView[] {

@@ -223,6 +223,33 @@ describe('admission by REST', () => {
   });
 });
 
+describe('waiting by REST', () => {
+  it('who prefers to wait is told 202 and a place; the ticket enters when one leaves', async () => {
+    const rig = await ServerRig.start({}, 1);
+    const wait = { headers: { Prefer: 'return=representation, Respond-Async; x=1' } };
+    const first = await rig.create({ limits: { wallMs: 60_000 } });
+    const told = await rig.call('POST', '/v1/sessions', { body: {}, ...wait });
+    const { ticket, position, retryAfterMs, estimateMs } = told.body as unknown as { ticket: string; position: number; retryAfterMs: number; estimateMs: number };
+    assert.deepEqual([told.status, position, told.headers.get('preference-applied'), told.headers.get('retry-after')], [202, 1, 'respond-async', String(Math.ceil(retryAfterMs / 1000))]);
+    assert.ok(estimateMs > 50_000 && estimateMs <= 60_000, `${estimateMs}`);
+    const again = await rig.call('POST', '/v1/demo/sessions', { body: { ticket }, token: null, ...wait });
+    assert.deepEqual([again.status, again.body['ticket'] as unknown], [202, ticket], 'on the demo route, too');
+    assert.equal((await rig.call('POST', '/v1/sessions', { body: { ticket } })).code, 'at_capacity', 'others are told an error');
+    assert.equal((await rig.call('POST', '/v1/sessions', { body: { model: 'none' }, ...wait })).code, 'model_not_found', 'what can never be is refused');
+    await rig.call('DELETE', `/v1/sessions/${first.id}`);
+    assert.equal((await rig.call('POST', '/v1/sessions', { body: { ticket }, ...wait })).status, 201);
+    await rig.close();
+  });
+
+  it('a full line tells when to ask again, and no place', async () => {
+    const rig = await ServerRig.start({ sessions: { maxWaiting: 0 } }, 1);
+    await rig.create();
+    const { status, body } = await rig.call('POST', '/v1/sessions', { body: {}, headers: { Prefer: 'respond-async' } });
+    assert.deepEqual([status, Object.keys(body)], [202, ['retryAfterMs']]);
+    await rig.close();
+  });
+});
+
 describe('the demo', () => {
   it('needs no key, is limited per address, and its session ends when its visitor leaves', async () => {
     const rig = await ServerRig.start({ demo: { perMinute: 2 } }, 8);
