@@ -66,7 +66,7 @@ export class Session {
     // Committed is what survives: where the story is kept, that is what has reached the disk.
     const keeper = archive?.keeper(id, ({ media90k }) => this.#position.commit(media90k)) ?? null;
     this.#keeper = keeper;
-    this.events = new SessionEventLog(clock, readerFailed(log), keeper && ((event) => keeper.event(event)));
+    this.events = new SessionEventLog(clock, readerFailed(log), keeper && ((event, told) => keeper.event(event, told)));
     this.memory = new PromptMemory({
       turn: (ordinal, turn) => keeper?.turn(ordinal, turn),
       turns: (changes) => keeper?.turns(changes),
@@ -354,6 +354,7 @@ export class Session {
     await this.#connections.drained(sent ? DRAIN_WATCHDOG_MS : 0);
     if (!failed) this.#status.move('closed');
     this.events.append('session.closed', { reason, ...(error ? { error: error.toBody() } : {}) });
+    await this.events.settled();
     this.events.end();
   }
 
