@@ -4,9 +4,9 @@ import type { Config } from './config_schema.ts';
 /** A browser asks again after this, seconds: a changed list is in force soon, and a page that polls doesn't ask twice a call. */
 const PREFLIGHT_MAX_AGE_S = 600;
 /** What the API reads besides what every page may send. */
-const ALLOWED_HEADERS = 'authorization, content-type, last-event-id';
+const ALLOWED_HEADERS = 'authorization, content-type, last-event-id, prefer';
 /** What a page may read besides what every page may. */
-const EXPOSED_HEADERS = 'location, retry-after';
+const EXPOSED_HEADERS = 'location, preference-applied, retry-after';
 
 /**
  * Lets web pages of the origins in `cors.origins` call the API from a browser (Fetch Standard, section 3.2). Callers show bearer tokens and the

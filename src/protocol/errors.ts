@@ -51,6 +51,8 @@ export const ErrorBody = Type.Object(
     retryAfterMs: Type.Optional(Type.Integer({ minimum: 0 })),
     /** Place in the admission queue, 1 = next. */
     position: Type.Optional(Type.Integer({ minimum: 1 })),
+    /** When that place is likely to have its turn, ms, from how long sessions last. Absent where nothing is known of that. */
+    estimateMs: Type.Optional(Type.Integer({ minimum: 0 })),
     /** Keeps that place: sent with the next try of the same call. */
     ticket: Type.Optional(Type.String()),
   },
@@ -62,6 +64,7 @@ export interface ErrorDetails {
   readonly param?: string;
   readonly retryAfterMs?: number;
   readonly position?: number;
+  readonly estimateMs?: number;
   readonly ticket?: string;
   readonly cause?: unknown;
 }
@@ -79,11 +82,12 @@ export class SegueError extends Error {
   }
 
   /** The error that a body tells of. */
-  static from({ code, message, param, retryAfterMs, position, ticket }: ErrorBody): SegueError {
+  static from({ code, message, param, retryAfterMs, position, estimateMs, ticket }: ErrorBody): SegueError {
     return new SegueError(code, message, {
       ...(param === undefined ? {} : { param }),
       ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
       ...(position === undefined ? {} : { position }),
+      ...(estimateMs === undefined ? {} : { estimateMs }),
       ...(ticket === undefined ? {} : { ticket }),
     });
   }

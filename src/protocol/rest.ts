@@ -95,6 +95,20 @@ export type ForkedFrom = Static<typeof ForkedFrom>;
 export const ForkedSession = Type.Object({ ...CreatedSession.properties, from: ForkedFrom }, { $id: 'ForkedSession' });
 export type ForkedSession = Static<typeof ForkedSession>;
 
+/** Instead of an `at_capacity` error, for whoever prefers to wait (`Prefer: respond-async`, RFC 7240): the same call with this ticket keeps the place. */
+export const WaitingPlace = Type.Object(
+  {
+    /** Absent where the queue is full, too. */
+    ticket: Type.Optional(Type.String()),
+    /** 1 = next. */
+    position: Type.Optional(Type.Integer({ minimum: 1 })),
+    estimateMs: Type.Optional(Type.Integer({ minimum: 0 })),
+    retryAfterMs: Type.Integer({ minimum: 0 }),
+  },
+  { $id: 'WaitingPlace' },
+);
+export type WaitingPlace = Static<typeof WaitingPlace>;
+
 export const SessionDescription = Type.Object({ type: Type.Enum(['offer', 'answer']), sdp: Type.String({ minLength: 1, maxLength: 64_000 }) }, { additionalProperties: false });
 export const ConnectionAnswer = Type.Object({ id: Type.String(), type: Type.Literal('answer'), sdp: Type.String() });
 export const TrickleCandidate = Type.Object(

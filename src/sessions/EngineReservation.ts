@@ -20,14 +20,21 @@ export class EngineReservation {
   readonly #closed = Promise.withResolvers<void>();
   #openTimer: Timer | null = null;
   #holds = 0;
+  #held = false;
 
   constructor(options: ReservationOptions) {
     this.#options = options;
   }
 
+  /** It was asked for, and the engine hasn't said that it is free. */
+  get held(): boolean {
+    return this.#held;
+  }
+
   /** Asks for it; the engine answers `session.opened` or `session.refused`. */
   request(): void {
     const { engine, clock, id, card, program, seed, prompt, image, adapter = null, plan = null, tenant, channels, onLost, returning } = this.#options;
+    this.#held = true;
     const kept = returning !== null && returning.story.chunks.length > 0 ? { story: returning.story } : {};
     this.#openTimer = clock.schedule(clock.now() + OPEN_WATCHDOG_MS, () => onLost(new SegueError('timed_out', 'the engine did not answer')));
     if (!engine.send({ type: 'session.open', sessionId: id, model: card.modelId, program, seed, prompt, image, adapter, ...(plan === null ? {} : { plan }), tenant, channels, ...kept })) onLost(new SegueError('engine_unavailable', 'the engine is gone'));
@@ -52,18 +59,23 @@ export class EngineReservation {
 
   /** The engine holds nothing for the session any more. */
   onClosed(): void {
+    this.#held = false;
     this.#closed.resolve();
   }
 
   /** Gives it back; resolves when the engine says so, or after its watchdog. */
   async release(): Promise<void> {
     const { engine, clock, log, id } = this.#options;
-    if (!engine.send({ type: 'session.close', sessionId: id })) return;
+    if (!engine.send({ type: 'session.close', sessionId: id })) {
+      this.#held = false;
+      return;
+    }
     const watchdog = clock.schedule(clock.now() + CLOSE_WATCHDOG_MS, () => {
       log.warn('the engine did not confirm the end of the session');
       this.#closed.resolve();
     });
     await this.#closed.promise;
+    this.#held = false;
     watchdog.cancel();
   }
 }

@@ -24,6 +24,7 @@ import type { SessionKeeper } from './SessionKeeper.ts';
 import type { KeptOptions } from './session_return.ts';
 import { SessionReport } from './SessionReport.ts';
 import { SessionStatus } from './SessionStatus.ts';
+import type { Stay } from './StayEstimate.ts';
 import { StoryPosition } from './StoryPosition.ts';
 
 /** Peers closing after their `closed` message has gone out. */
@@ -67,7 +68,7 @@ export class Session {
     // Committed is what survives: where the story is kept, that is what has reached the disk.
     const keeper = archive?.keeper(id, ({ media90k }) => this.#position.commit(media90k)) ?? null;
     this.#keeper = keeper;
-    this.events = new SessionEventLog(clock, readerFailed(log), keeper && ((event) => keeper.event(event)));
+    this.events = new SessionEventLog(clock, readerFailed(log), keeper && ((event, told) => keeper.event(event, told)));
     this.memory = new PromptMemory({
       turn: (ordinal, turn) => keeper?.turn(ordinal, turn),
       turns: (changes) => keeper?.turns(changes),
@@ -166,6 +167,16 @@ export class Session {
 
   get state(): SessionStateName {
     return this.#status.state;
+  }
+
+  /** It has a place in the engine, or is being given one: nobody else can have that. */
+  get holdsPlace(): boolean {
+    return this.#reservation.held;
+  }
+
+  /** How long it has been open, and by when it must end, ms. */
+  get stay(): Stay {
+    return this.#budget.stay;
   }
 
   get connections(): readonly ConnectionView[] {
@@ -384,6 +395,7 @@ export class Session {
     await this.#connections.drained(sent ? DRAIN_WATCHDOG_MS : 0);
     if (!failed) this.#status.move('closed');
     this.events.append('session.closed', { reason, ...(error ? { error: error.toBody() } : {}) });
+    await this.events.settled();
     this.events.end();
   }
 

@@ -1,5 +1,6 @@
 import type { Clock, Timer } from '../observe/clock.ts';
 import { RESOURCES, type Resource, type SessionUsage } from '../protocol/session_usage.ts';
+import type { Stay } from './StayEstimate.ts';
 
 /** `Infinity`: no limit. */
 export type Budget = Readonly<Record<Resource, number>>;
@@ -47,6 +48,11 @@ export class SessionBudget {
       sentBytes: used.sentBytes + this.#here.sentBytes,
       lateFrames: used.lateFrames + this.#here.lateFrames,
     };
+  }
+
+  get stay(): Stay {
+    const { wallMs } = this.usage;
+    return { ageMs: wallMs, endsInMs: Math.max(0, this.#options.budget.wallMs - wallMs) };
   }
 
   /** The session is open: its time runs. */

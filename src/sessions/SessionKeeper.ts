@@ -37,8 +37,9 @@ export class SessionKeeper {
     this.#write({ type: 'session', session });
   }
 
-  event({ sequence, type, at, data }: SessionEvent): void {
-    this.#write({ type: 'event', sessionId: this.#options.sessionId, event: { sequence, type, at, data: JSON.stringify(data) } });
+  /** @param stored called when it is on disk; see {@link whenStored}. */
+  event({ sequence, type, at, data }: SessionEvent, stored: () => void): void {
+    this.whenStored(this.#write({ type: 'event', sessionId: this.#options.sessionId, event: { sequence, type, at, data: JSON.stringify(data) } }), stored);
   }
 
   /** Null where it is not kept. */

@@ -24,6 +24,7 @@ import type { SessionEventLog } from './SessionEventLog.ts';
 import { createId } from './session_ids.ts';
 import type { SessionLimits, SessionOptions } from './session_options.ts';
 import { readReturn } from './session_return.ts';
+import { StayEstimate } from './StayEstimate.ts';
 import { TraceRing } from './TraceRing.ts';
 
 export interface RegistryOptions {
@@ -88,6 +89,7 @@ export class SessionRegistry {
   readonly #sessions = new Map<string, Session>();
   readonly #ended = new Map<string, EndedSession>();
   readonly #droppedMemory = new DroppedMemory();
+  readonly #stays = new StayEstimate();
   readonly #traces = new Map<string, TraceRing>();
   readonly #dormant: DormantSessions;
   /** Sessions that are on their way back: whoever else comes waits for the same. */
@@ -280,9 +282,13 @@ export class SessionRegistry {
     await Promise.all(this.live.map((session) => session.fail(error)));
   }
 
+  get #holders(): readonly Session[] {
+    return this.live.filter(({ holdsPlace }) => holdsPlace);
+  }
+
   /** Places that nobody has, as far as is known here; the engine decides. */
   get #free(): number {
-    return Math.min(this.#options.card.maxSessions, this.#options.maxSessions) - this.#sessions.size;
+    return Math.min(this.#options.card.maxSessions, this.#options.maxSessions) - this.#holders.length;
   }
 
   #open(wish: SessionWish, program: string, begin: Beginning, promptWarnings: readonly PromptWarning[]): Promise<Session> {
@@ -342,7 +348,7 @@ export class SessionRegistry {
 
   async #openSession(options: Omit<SessionOptions, 'card' | 'engine' | 'media' | 'prompts' | 'clock' | 'log' | 'archive' | 'onSettled'>): Promise<Session> {
     const { engine, media, prompts, clock, log, card, maxSessions, onSettled } = this.#options;
-    if (this.#sessions.size >= maxSessions) throw new SegueError('at_capacity', `the server holds at most ${maxSessions} sessions`);
+    if (this.#holders.length >= maxSessions) throw new SegueError('at_capacity', `the server holds at most ${maxSessions} sessions`);
     const { id } = options;
     const session = new Session({ ...options, card, engine, media, prompts, clock, log: log.child({ sessionId: id }), archive: this.#archive, ...(onSettled ? { onSettled } : {}) });
     this.#sessions.set(id, session);
@@ -369,6 +375,7 @@ export class SessionRegistry {
     // What ends with the process can be come back to; what a client, or time, has ended can't.
     session.letGo(this.#suspending ? null : (session.view.reason ?? 'closed'));
     this.#droppedMemory.dropped(...session.buffers);
+    this.#stays.ended(session.stay.ageMs);
     this.#ended.set(session.id, { view: session.view, events: session.events });
     if (this.#ended.size <= MAX_ENDED) return;
     const [oldest] = this.#ended.keys();
@@ -397,6 +404,7 @@ export class SessionRegistry {
   #atCapacity(held: QueuePlace | null): SegueError {
     const place = held ?? this.queue.join();
     if (!place) return new SegueError('at_capacity', 'all places are taken, and the queue is full', { retryAfterMs: 10_000 });
-    return new SegueError('at_capacity', `all places are taken; number ${place.position} in the queue`, place);
+    const estimateMs = this.#stays.waitMs(place.position, this.#holders.map(({ stay }) => stay));
+    return new SegueError('at_capacity', `all places are taken; number ${place.position} in the queue`, { ...place, ...(estimateMs === null ? {} : { estimateMs }) });
   }
 }

@@ -163,7 +163,7 @@ describe('REST', () => {
     assert.equal((await rig.call('GET', '/v1/card')).body['fingerprint'], 'test');
     const schema = (await rig.call('GET', '/schema', { token: null })).body as unknown as { protocol: number; channels: { control: { fromClient: { anyOf: unknown[] } } } };
     assert.equal(schema.protocol, 1);
-    assert.equal(schema.channels.control.fromClient.anyOf.length, 11);
+    assert.equal(schema.channels.control.fromClient.anyOf.length, 13);
     const { paths } = (await rig.call('GET', '/openapi.json', { token: null })).body as unknown as { paths: Record<string, Record<string, unknown>> };
     for (const path of ['/v1/sessions', '/v1/sessions/{id}', '/v1/sessions/{id}/interrupt', '/v1/sessions/{id}/hold', '/v1/sessions/{id}/release', '/v1/sessions/{id}/cut', '/v1/sessions/{id}/blend', '/v1/sessions/{id}/connections/{connectionId}', '/v1/sessions/{id}/events', '/v1/ice-servers', '/metrics']) assert.ok(paths[path], path);
     assert.deepEqual(Object.keys(paths['/v1/sessions']!).toSorted(), ['get', 'post']);
@@ -219,6 +219,33 @@ describe('admission by REST', () => {
     assert.equal((still.body['error'] as unknown as { ticket: string }).ticket, ticket);
     await rig.call('DELETE', `/v1/sessions/${first.id}`);
     assert.equal((await rig.call('POST', '/v1/sessions', { body: { ticket } })).status, 201);
+    await rig.close();
+  });
+});
+
+describe('waiting by REST', () => {
+  it('who prefers to wait is told 202 and a place; the ticket enters when one leaves', async () => {
+    const rig = await ServerRig.start({}, 1);
+    const wait = { headers: { Prefer: 'return=representation, Respond-Async; x=1' } };
+    const first = await rig.create({ limits: { wallMs: 60_000 } });
+    const told = await rig.call('POST', '/v1/sessions', { body: {}, ...wait });
+    const { ticket, position, retryAfterMs, estimateMs } = told.body as unknown as { ticket: string; position: number; retryAfterMs: number; estimateMs: number };
+    assert.deepEqual([told.status, position, told.headers.get('preference-applied'), told.headers.get('retry-after')], [202, 1, 'respond-async', String(Math.ceil(retryAfterMs / 1000))]);
+    assert.ok(estimateMs > 50_000 && estimateMs <= 60_000, `${estimateMs}`);
+    const again = await rig.call('POST', '/v1/demo/sessions', { body: { ticket }, token: null, ...wait });
+    assert.deepEqual([again.status, again.body['ticket'] as unknown], [202, ticket], 'on the demo route, too');
+    assert.equal((await rig.call('POST', '/v1/sessions', { body: { ticket } })).code, 'at_capacity', 'others are told an error');
+    assert.equal((await rig.call('POST', '/v1/sessions', { body: { model: 'none' }, ...wait })).code, 'model_not_found', 'what can never be is refused');
+    await rig.call('DELETE', `/v1/sessions/${first.id}`);
+    assert.equal((await rig.call('POST', '/v1/sessions', { body: { ticket }, ...wait })).status, 201);
+    await rig.close();
+  });
+
+  it('a full line tells when to ask again, and no place', async () => {
+    const rig = await ServerRig.start({ sessions: { maxWaiting: 0 } }, 1);
+    await rig.create();
+    const { status, body } = await rig.call('POST', '/v1/sessions', { body: {}, headers: { Prefer: 'respond-async' } });
+    assert.deepEqual([status, Object.keys(body)], [202, ['retryAfterMs']]);
     await rig.close();
   });
 });

@@ -86,6 +86,67 @@ describe('admission', () => {
     assert.equal(rig.clock.pending, 0);
   });
 
+  it('a place is free the moment that the engine has it back, while connections are still being closed', async () => {
+    const rig = new SessionRig();
+    rig.media.lingering = true;
+    const { session } = await rig.join();
+    await rig.join();
+    const { ticket } = await refused(rig.create());
+    const closing = session.close('leaves');
+    await rig.settle();
+    assert.equal(session.state, 'closing');
+    assert.equal((await rig.create({ ticket })).state, 'connecting');
+    await rig.after(1_000);
+    await closing;
+  });
+
+  it('the place of whoever vanished is free when its time to come back is over, to the millisecond', async () => {
+    const rig = new SessionRig({ capacity: 1 });
+    const { session, connectionId } = await rig.join({ limits: { orphanMs: 5_000 } });
+    rig.media.emit({ type: 'connection.state', sessionId: session.id, connectionId, state: 'closed' });
+    await rig.after(4_999);
+    const { ticket } = await refused(rig.create());
+    await rig.after(1);
+    assert.equal((await rig.create({ ticket })).state, 'connecting');
+  });
+
+  it('a session that could not be opened leaves its place', async () => {
+    const rig = new SessionRig({ capacity: 1, maxSessions: 1 });
+    rig.engine.deaf = true;
+    const opening = assert.rejects(rig.create(), (error: SegueError) => error.code === 'timed_out');
+    await rig.after(5_000);
+    await opening;
+    rig.engine.deaf = false;
+    // The engine had said nothing: whether it still has the session is not known before the watchdog.
+    await rig.after(2_000);
+    assert.equal((await rig.create()).state, 'connecting');
+  });
+
+  it('a session that has used up its time makes room, also where the server’s own bound is the one that is reached', async () => {
+    const rig = new SessionRig({ capacity: 8, maxSessions: 1 });
+    rig.media.lingering = true;
+    const { session } = await rig.join({ limits: { wallMs: 10_000 } });
+    const { ticket, estimateMs } = await refused(rig.create());
+    assert.equal(estimateMs, 10_000, 'it must end by then');
+    await rig.after(9_999);
+    assert.equal((await refused(rig.create({ ticket }))).estimateMs, 1);
+    await rig.after(1);
+    assert.equal(session.state, 'closing');
+    assert.equal((await rig.create({ ticket })).state, 'connecting');
+    await rig.after(1_000);
+  });
+
+  it('says when a place is likely to be free, once it has seen sessions end', async () => {
+    const rig = new SessionRig({ maxWaiting: 8 });
+    for (let round = 0; round < 3; round++) {
+      const { session } = await rig.join();
+      await rig.after(40_000);
+      await session.close('leaves');
+    }
+    await Promise.all([rig.join(), rig.join()]);
+    assert.deepEqual([(await refused(rig.create())).estimateMs, (await refused(rig.create())).estimateMs], [20_000, 40_000]);
+  });
+
   it('a server that shuts down admits nobody', async () => {
     const rig = new SessionRig();
     rig.registry.stopAdmitting();

@@ -40,6 +40,29 @@ describe('sessions that are kept', () => {
     assert.equal(session.view.committed90k, 15_000);
   });
 
+  it('an event is told once it is on disk, so that its number can never be another’s; a disk that stands still holds it up for a second', async () => {
+    const life = begin();
+    const { session } = await life.rig.join();
+    await life.rig.after(50);
+    const told: string[] = [];
+    session.events.subscribe(({ type }) => told.push(type), () => told.push('end'));
+    session.events.append('something', {});
+    assert.deepEqual([told, session.events.since(0).events.some(({ type }) => type === 'something')], [[], false]);
+    await life.rig.after(30);
+    assert.deepEqual([told, session.events.since(0).events.some(({ type }) => type === 'something')], [['something'], true]);
+    life.stuck = true;
+    session.events.append('unwritten', {});
+    await life.rig.after(990);
+    assert.deepEqual(told, ['something']);
+    await life.rig.after(20);
+    assert.deepEqual(told, ['something', 'unwritten']);
+    life.stuck = false;
+    const closing = session.close('enough');
+    await life.rig.after(2_000);
+    await closing;
+    assert.deepEqual(told.slice(-2), ['session.closed', 'end']);
+  });
+
   it('comes back once, however many come: same id, memory, answers and events, above every epoch of before', async () => {
     const first = begin();
     const { session, connectionId } = await first.rig.join({ prompt: 'mountains', seed: 5, tenant: 'somebody' });
@@ -69,6 +92,7 @@ describe('sessions that are kept', () => {
     assert.ok(back.view.epoch > epoch && back.view.committed90k === 75_000);
     assert.deepEqual(back.memory.turns.map(({ requestId, prompt, outcome }) => [requestId, prompt, outcome]), [[null, 'mountains', 'open'], ['shown', 'snowy', 'applied'], ['lost', 'snowy mountains', 'applied']]);
     assert.ok(back.events.sequence > events);
+    await rig.after(30);
     assert.deepEqual(back.events.since(0).events.map(({ sequence }) => sequence), Array.from({ length: back.events.sequence }, (_, index) => index + 1));
 
     // Applied at 15,000, and 75,000 of the story are there: not asked for again. The one that was not answered is, and is answered then.

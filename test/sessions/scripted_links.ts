@@ -147,6 +147,8 @@ export class ScriptedMedia extends ScriptedLink<ControlToMedia, MediaToControl> 
   silent = false;
   /** Injected messages are lost. */
   deaf = false;
+  /** The ends of sessions are left unanswered. */
+  lingering = false;
   readonly words = new Map<string, SessionWords>();
   readonly #relays = new Set<string>();
   readonly #fenced = new Set<string>();
@@ -188,6 +190,7 @@ export class ScriptedMedia extends ScriptedLink<ControlToMedia, MediaToControl> 
       case 'connection.close':
         return this.emit({ type: 'connection.state', sessionId: message.sessionId, connectionId: message.connectionId, state: 'closed' });
       case 'session.close':
+        if (this.lingering) return;
         for (const { sessionId, connectionId } of this.sent.filter((sent) => sent.type === 'connection.offer' || sent.type === 'connection.relay')) {
           if (sessionId === message.sessionId) this.emit({ type: 'connection.state', sessionId, connectionId, state: 'closed' });
         }

@@ -222,10 +222,14 @@ describe('layout of the page', { timeout: 150_000 }, () => {
       const tickets: (string | undefined)[] = [];
       await page.route('**/v1/demo/sessions', (route) => {
         tickets.push((route.request().postDataJSON() as { ticket?: string }).ticket);
-        return route.fulfill({ status: 503, json: { error: { code: 'at_capacity', message: 'full', retryable: true, retryAfterMs: 500, position: 4 - tickets.length, ticket: 't1' } } });
+        assert.equal(route.request().headers()['prefer'], 'respond-async');
+        return route.fulfill({ status: 202, json: { retryAfterMs: 500, position: 4 - tickets.length, ticket: 't1', estimateMs: 130_000 } });
       });
       await page.getByRole('button', { name: 'Join' }).click();
+      const errors: string[] = [];
+      page.on('console', (message) => message.type() === 'error' && errors.push(message.text()));
       await page.getByText('You are number 3 in line').waitFor();
+      await page.getByText('in about 2 minutes').waitFor();
       await page.getByText('You are next').waitFor();
       assert.deepEqual(tickets.slice(0, 3), [undefined, 't1', 't1']);
       await page.getByRole('button', { name: 'Leave the line' }).click();
@@ -233,5 +237,6 @@ describe('layout of the page', { timeout: 150_000 }, () => {
       const asked = tickets.length;
       await page.waitForTimeout(800);
       assert.equal(tickets.length, asked, 'it still asks after having left');
+      assert.deepEqual(errors, [], 'waiting is no error');
     }));
 });

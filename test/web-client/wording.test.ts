@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { endingOf, warningText } from '../../web-client/page/wording.ts';
+import { budgetText, endingOf, waitingText, warningText } from '../../web-client/page/wording.ts';
 import { ClientError } from '../../web-client/sdk/ClientError.ts';
 import { ERRORS } from '../../src/protocol/errors.ts';
 
@@ -39,5 +39,20 @@ describe('warnings of a prompt', () => {
     assert.equal(warningText({ code: 'negated', words: ['city'], message: '' }), 'What instead of city?');
     const many = warningText({ code: 'unknown_words', words: ['a'.repeat(970), ...Array.from({ length: 11 }, (_, at) => `w${at}`)], message: '' });
     assert.ok(many.length < 120 && many.endsWith('w6, and 4 more.'), many);
+  });
+});
+
+describe('waiting in line', () => {
+  it('says the place, and about when its turn comes where that is known', () => {
+    assert.deepEqual(waitingText({ position: 2 }), { title: 'You are number 2 in line', detail: 'Every seat is taken; you enter as soon as one is free.' });
+    const detail = (estimateMs: number) => /That is likely (.*)\.$/.exec(waitingText({ position: 1, estimateMs }).detail)?.[1];
+    assert.deepEqual([0, 30_000, 60_000, 130_000, 23 * 60_000, 5_400_000].map(detail), ['within a minute', 'within a minute', 'in about a minute', 'in about 2 minutes', 'in about 25 minutes', 'in more than an hour']);
+    assert.equal(waitingText({}).title, 'The line is full');
+  });
+});
+
+describe('a budget that runs out', () => {
+  it('is told as what is left of it', () => {
+    assert.deepEqual([budgetText('wallMs', 29_001), budgetText('deviceMs', 1_500), budgetText('sentBytes', 4_200_000)], ['It ends in 30 s.', '2 s of computing are left.', '5 MB of picture and sound are left.']);
   });
 });

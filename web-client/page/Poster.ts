@@ -1,5 +1,6 @@
 import { byId, create } from './dom.ts';
-import type { Ending } from './wording.ts';
+import type { WaitingPlace } from '../sdk/index.ts';
+import { waitingText, type Ending } from './wording.ts';
 
 /** Past this a person wonders whether anything happens. */
 const PATIENCE_MS = 2_500;
@@ -24,11 +25,9 @@ export class Poster {
     if (note === '') this.#patience = setTimeout(() => this.connecting('Looking for a way through the network…'), PATIENCE_MS);
   }
 
-  /** Null: there is no place in line either. */
-  waiting(position: number | null): void {
-    const place = position === null ? 'The line is full' : position === 1 ? 'You are next' : `You are number ${position} in line`;
-    const detail = position === null ? 'Every seat and every place in line is taken; this page keeps asking.' : 'Every seat is taken; you enter as soon as one is free.';
-    this.#show('Leave the line', true, this.#invitation, create('strong', { textContent: place }), detail);
+  waiting(place: WaitingPlace): void {
+    const { title, detail } = waitingText(place);
+    this.#show('Leave the line', true, this.#invitation, create('strong', { textContent: title }), detail);
   }
 
   closed({ title, detail, way }: Ending): void {

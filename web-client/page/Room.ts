@@ -225,9 +225,9 @@ export class Room {
       const session = await createDemoSession(
         baseUrl,
         { ...this.#options.session, ...(image === null ? {} : { image }) },
-        (position) => {
+        (place) => {
           this.#show('waiting');
-          this.#poster.waiting(position);
+          this.#poster.waiting(place);
         },
         joining.signal,
       );

@@ -1,5 +1,5 @@
 import type { ClientError } from '../sdk/ClientError.ts';
-import type { BudgetWarning, PromptWarning } from '../sdk/messages.ts';
+import type { BudgetWarning, PromptWarning, WaitingPlace } from '../sdk/messages.ts';
 
 export interface Ending {
   readonly title: string;
@@ -54,6 +54,21 @@ const MAX_LETTERS_TOLD = 40;
 export function listed(words: readonly string[]): string {
   const told = words.slice(0, MAX_WORDS_TOLD).map((word) => (word.length > MAX_LETTERS_TOLD ? `${word.slice(0, MAX_LETTERS_TOLD)}…` : word));
   return [...told, ...(words.length > MAX_WORDS_TOLD ? [`and ${words.length - MAX_WORDS_TOLD} more`] : [])].join(', ');
+}
+
+/** A place in line, and about when its turn comes. Without a position there is no place in line either. */
+export function waitingText({ position, estimateMs }: Pick<WaitingPlace, 'position' | 'estimateMs'>): { readonly title: string; readonly detail: string } {
+  if (position === undefined) return { title: 'The line is full', detail: 'Every seat and every place in line is taken; this page keeps asking.' };
+  const when = estimateMs === undefined ? '' : ` That is likely ${about(estimateMs)}.`;
+  return { title: position === 1 ? 'You are next' : `You are number ${position} in line`, detail: `Every seat is taken; you enter as soon as one is free.${when}` };
+}
+
+/** No more exact than it can be known. */
+function about(ms: number): string {
+  if (ms < 45_000) return 'within a minute';
+  const minutes = Math.round(ms / 60_000);
+  if (minutes <= 1) return 'in about a minute';
+  return minutes < 60 ? `in about ${minutes < 10 ? minutes : Math.round(minutes / 5) * 5} minutes` : 'in more than an hour';
 }
 
 /** What is left of a budget. */

@@ -6,7 +6,7 @@ export type { ActionInput, Activity, ControlMessage, FrameNotice, HoldExpired, I
 export type { AdapterInForce, AdapterOffer, SessionAdapter } from '../../src/protocol/session_adapter.ts';
 export type { PromptWarning } from '../../src/protocol/prompt_warning.ts';
 export type { ErrorBody, ErrorCode } from '../../src/protocol/errors.ts';
-export type { CreatedSession, CreateSession, ForkedFrom, ForkedSession, SessionView } from '../../src/protocol/rest.ts';
+export type { CreatedSession, CreateSession, ForkedFrom, ForkedSession, SessionView, WaitingPlace } from '../../src/protocol/rest.ts';
 
 type Of<Type extends string> = Extract<ServerControlMessage, { type: Type }>;
 export type Ready = Of<'ready'>;

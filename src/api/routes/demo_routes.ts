@@ -1,11 +1,11 @@
 import type { FastifyInstance } from 'fastify';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import { SegueError } from '../../protocol/errors.ts';
-import { CreatedSession, CreateSession } from '../../protocol/rest.ts';
+import { CreatedSession, CreateSession, WaitingPlace } from '../../protocol/rest.ts';
 import type { ApiContext } from '../ApiContext.ts';
 import { ERROR_RESPONSES } from '../route_schemas.ts';
 import { TokenBucket } from '../TokenBucket.ts';
-import { createSession } from './session_routes.ts';
+import { createOrWait, waitingHeaders } from './session_routes.ts';
 
 /** The page makes a picture small before it sends it. */
 const DEMO_BODY_LIMIT = 512 * 1024;
@@ -16,15 +16,15 @@ export function demoRoutes(fastify: FastifyInstance, context: ApiContext): void 
   const app = fastify.withTypeProvider<TypeBoxTypeProvider>();
   const bucket = new TokenBucket(clock, { burst: config.demo.perMinute, perSecond: config.demo.perMinute / 60 });
 
-  app.post('/v1/demo/sessions', { bodyLimit: DEMO_BODY_LIMIT, config: { access: 'public' }, schema: { summary: 'Create a session for the demo page', tags: ['demo'], body: CreateSession, response: { 201: CreatedSession, ...ERROR_RESPONSES } } }, async (request, reply) => {
+  app.post('/v1/demo/sessions', { bodyLimit: DEMO_BODY_LIMIT, config: { access: 'public' }, schema: { summary: 'Create a session for the demo page', tags: ['demo'], body: CreateSession, response: { 201: CreatedSession, 202: WaitingPlace, ...ERROR_RESPONSES } } }, async (request, reply) => {
     const { ticket } = request.body;
     if (ticket === undefined || context.registry.queue.find(ticket) === null) {
       const waitMs = bucket.take(request.ip);
       if (waitMs > 0) throw new SegueError('rate_limited', 'too many demo sessions from this address', { retryAfterMs: waitMs });
     }
     // Nobody else has the token, so whoever leaves the page leaves for good.
-    const created = await createSession(context, request.body, { tenant: 'demo', endsOnLeave: true }, ['drive', 'speak', 'watch']);
-    return reply.code(201).send(created);
+    const answer = await createOrWait(context, request, { tenant: 'demo', endsOnLeave: true });
+    return 'id' in answer ? reply.code(201).send(answer) : reply.code(202).headers(waitingHeaders(answer)).send(answer);
   });
 }
 

@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import { Accepted, Applied, Forked, Superseded, type SessionRequest } from '../../protocol/channel.ts';
 import { SegueError } from '../../protocol/errors.ts';
-import { CreatedSession, CreateSession, SessionView } from '../../protocol/rest.ts';
+import { CreatedSession, CreateSession, SessionView, WaitingPlace } from '../../protocol/rest.ts';
 import { MAX_IMAGE_BYTES } from '../../protocol/session_image.ts';
 import { ROLES, type Role } from '../../sessions/ports.ts';
 import type { SessionWish } from '../../sessions/SessionRegistry.ts';
@@ -15,17 +15,20 @@ import { TokenBucket } from '../TokenBucket.ts';
 /** Requests by REST, per session: well under what the media thread takes from one sender, so that it never refuses one unheard. */
 const REQUEST_RATE = { burst: 20, perSecond: 10 } as const;
 
+/** Where the engine names no time. */
+const DEFAULT_RETRY_MS = 1_000;
+
 /** A picture at most {@link MAX_IMAGE_BYTES} large, as base64, and the rest of the body. */
 const IMAGE_BODY_LIMIT = Math.ceil(MAX_IMAGE_BYTES / 3) * 4 + 64 * 1024;
 
 const Answer = Type.Union([Accepted, Applied, Forked, Superseded]);
 
-/** Creates a session and the token for whoever plays it. Shared with the demo route. */
-export async function createSession({ registry, tokens, card, config, images }: ApiContext, body: CreateSession, more: Pick<SessionWish, 'tenant' | 'endsOnLeave'>, roles: readonly Role[]): Promise<CreatedSession> {
+/** Creates a session and the token for whoever plays it. */
+async function createSession({ registry, tokens, card, config, images }: ApiContext, body: CreateSession, more: Pick<SessionWish, 'tenant' | 'endsOnLeave'>): Promise<CreatedSession> {
   if (body.stamp === true && !config.test.enabled) throw new SegueError('not_found', 'stamp exists in test mode only', { param: 'stamp' });
   const { image, ...wish } = body;
   const session = await registry.create({ ...wish, ...more, ...(image === undefined ? {} : { image: await images.read(image) }) });
-  const { token, expiresAt } = await tokens.issue({ sessionId: session.id, roles });
+  const { token, expiresAt } = await tokens.issue({ sessionId: session.id, roles: ROLES });
   const { promptWarnings } = session;
   return {
     id: session.id,
@@ -37,15 +40,38 @@ export async function createSession({ registry, tokens, card, config, images }: 
   };
 }
 
+/**
+ * While all places are taken, whoever sends `Prefer: respond-async` (RFC 7240) is given their place in line instead of an error: for a page that waits, waiting is
+ * none. Others are told `at_capacity`. Shared with the demo route.
+ */
+export async function createOrWait(context: ApiContext, request: FastifyRequest<{ Body: CreateSession }>, more: Pick<SessionWish, 'tenant' | 'endsOnLeave'>): Promise<CreatedSession | WaitingPlace> {
+  try {
+    return await createSession(context, request.body, more);
+  } catch (error) {
+    if (!(error instanceof SegueError) || error.code !== 'at_capacity' || !prefersToWait(request)) throw error;
+    const { ticket, position, estimateMs, retryAfterMs = DEFAULT_RETRY_MS } = error.details;
+    return { ...(ticket === undefined ? {} : { ticket }), ...(position === undefined ? {} : { position }), ...(estimateMs === undefined ? {} : { estimateMs }), retryAfterMs };
+  }
+}
+
+/** Headers of a 202 that tells a place. */
+export function waitingHeaders({ retryAfterMs }: WaitingPlace): Record<string, string> {
+  return { 'preference-applied': 'respond-async', 'retry-after': String(Math.ceil(retryAfterMs / 1000)) };
+}
+
+function prefersToWait({ headers: { prefer } }: FastifyRequest): boolean {
+  return [prefer ?? []].flat().some((list) => list.split(',').some((preference) => preference.split(/[;=]/)[0]!.trim().toLowerCase() === 'respond-async'));
+}
+
 /** `/v1/sessions` and everything that is asked of a session by REST. */
 export function sessionRoutes(fastify: FastifyInstance, context: ApiContext): void {
   const app = fastify.withTypeProvider<TypeBoxTypeProvider>();
   const { registry, tokens, clock } = context;
   const bucket = new TokenBucket(clock, REQUEST_RATE);
 
-  app.post('/v1/sessions', { bodyLimit: IMAGE_BODY_LIMIT, config: { access: 'key' }, schema: { summary: 'Create a session', tags: ['sessions'], body: CreateSession, response: { 201: CreatedSession, ...ERROR_RESPONSES } } }, async (request, reply) => {
-    const created = await createSession(context, request.body, { tenant: 'api' }, ROLES);
-    return reply.code(201).header('location', `/v1/sessions/${created.id}`).send(created);
+  app.post('/v1/sessions', { bodyLimit: IMAGE_BODY_LIMIT, config: { access: 'key' }, schema: { summary: 'Create a session', tags: ['sessions'], body: CreateSession, response: { 201: CreatedSession, 202: WaitingPlace, ...ERROR_RESPONSES } } }, async (request, reply) => {
+    const answer = await createOrWait(context, request, { tenant: 'api' });
+    return 'id' in answer ? reply.code(201).header('location', `/v1/sessions/${answer.id}`).send(answer) : reply.code(202).headers(waitingHeaders(answer)).send(answer);
   });
 
   app.get('/v1/sessions', { config: { access: 'key' }, schema: { summary: 'List sessions, live and lately ended', tags: ['sessions'], response: { 200: Type.Object({ sessions: Type.Array(SessionView) }), ...ERROR_RESPONSES } } }, async () => ({
