@@ -70,8 +70,6 @@ export type ClientEvents = {
   error: [error: ClientError, request: SessionRequest | null];
   /** What the newest draft would come to. */
   draft: [preview: DraftPreview];
-  /** Whose turn it is: who speaks, and what the session does about it. */
-  activity: [activity: Activity];
   goaway: [notice: Goaway];
   idle: [warning: IdleWarning];
   /** Four fifths of what the session may use up of something are gone. */
@@ -411,8 +409,6 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
       case 'budget':
         this.emit('budget', message);
         return;
-      case 'activity':
-        return this.emit('activity', message);
       case 'closed':
         this.#ended(message);
         return;
