@@ -68,7 +68,6 @@ describe('voice', { timeout: 240_000 }, () => {
       await enter(`cough-${transport}`, cough(), query);
       assert.equal(await page.probe.page.getByTestId('microphone').getAttribute('aria-pressed'), 'false', 'off until it is pressed');
       const before = await page.session();
-      const skipped = (await server.metrics()).sum('segue_media_frames_skipped_total');
       await microphone();
       const all = await until('held and released', (told) => sessions(told).includes('holding') && sessions(told).at(-1) === 'generating');
       assert.deepEqual(sessions(all).slice(-2), ['holding', 'generating']);
@@ -84,7 +83,6 @@ describe('voice', { timeout: 240_000 }, () => {
       t.diagnostic(`held for ${Math.round(released.t - held.t)} ms; ${numbers.length} frames painted around it, largest step ${Math.max(...steps)}`);
       assert.ok(across <= 1, `from frame ${paints[atHold]!.stamp.frame} to ${paints[atHold + 1]!.stamp.frame}`);
       assert.ok(steps.every((step) => step >= 1), 'no frame comes again');
-      assert.equal((await server.metrics()).sum('segue_media_frames_skipped_total'), skipped, 'none was skipped');
       assert.equal((await page.session()).epoch, before.epoch, 'nothing was fenced');
     });
 
@@ -111,9 +109,9 @@ describe('voice', { timeout: 240_000 }, () => {
     await until('interrupted', (told) => sessions(told).includes('interrupted'));
     await page.prompt('city at night');
     await until('generating again', (told) => sessions(told).at(-1) === 'generating');
-    assert.equal((await activities()).filter(({ session }) => session === 'interrupted').length, 1);
+    const all = await activities();
+    assert.equal(sessions(all).filter((session) => session === 'interrupted').length, 1, JSON.stringify(all));
     await microphone();
     assert.equal(await page.probe.page.getByTestId('microphone').getAttribute('aria-pressed'), 'false');
-    assert.equal((await server.metrics()).sum('segue_media_voice_dropped_total'), 0);
   });
 });
