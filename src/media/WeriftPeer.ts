@@ -143,9 +143,12 @@ export class WeriftPeer implements Peer {
       const hears = this.#hears && transceiver.kind === 'audio';
       transceiver.setDirection(!first ? 'inactive' : hears ? 'sendrecv' : 'sendonly');
       if (!first) continue;
-      if (hears) transceiver.onTrack.subscribe((track) => this.#listen(track));
       transceiver.sender.streamId = transceiver.kind;
       transceiver.sender.registerTrack(new MediaStreamTrack({ kind: transceiver.kind }));
+      if (!hears) continue;
+      // Those that the offer names are there already.
+      for (const track of transceiver.receiver.tracks) this.#listen(track);
+      transceiver.onTrack.subscribe((track) => this.#listen(track));
     }
   }
 

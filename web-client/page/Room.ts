@@ -4,6 +4,7 @@ import { Captions } from './Captions.ts';
 import { createDemoSession } from './DemoSession.ts';
 import { byId, create } from './dom.ts';
 import { DraftTyping } from './DraftTyping.ts';
+import { Microphone } from './Microphone.ts';
 import { Notices } from './Notices.ts';
 import { Overlay } from './Overlay.ts';
 import type { PageOptions } from './page_options.ts';
@@ -32,6 +33,12 @@ const STATUS: Readonly<Record<RoomState, readonly [short: string, more?: string]
   paused: ['Paused'],
   reconnecting: ['Rejoining', ' — the connection was lost'],
   closed: ['Ended'],
+};
+
+/** What stops while somebody speaks was stopped by that. */
+const STATUS_SPEAKING: Partial<Readonly<Record<RoomState, readonly [short: string, more?: string]>>> = {
+  holding: ['Listening'],
+  held: ['Interrupted', ' — you spoke'],
 };
 
 const NO_SIGNAL = ['No signal', ' — waiting for the server'] as const;
@@ -69,6 +76,7 @@ export class Room {
   readonly #speed = new SpeedControl(byId('speed', HTMLElement), (speed) => this.steering.setSpeed(speed));
   readonly #suggestions = new Suggestions(byId('chips', HTMLElement), (prompt) => this.redirect(prompt));
   readonly #style = new StyleControl((adapterId) => this.setStyle(adapterId));
+  readonly #microphone = new Microphone(byId('microphone', HTMLButtonElement), (reason) => void this.#toasts.show('No microphone', { detail: reason }));
   readonly #picture = new PictureStart(byId('poster', HTMLElement));
   readonly #poster = new Poster(() => this.#posterPressed());
   readonly #typing = new DraftTyping(byId('draft', HTMLElement), (draft) => this.#client?.draft(draft, { seamless: this.#transition.value !== 'redirect' }));
@@ -77,6 +85,7 @@ export class Room {
   #joining: AbortController | null = null;
   #state: RoomState = 'idle';
   #silent = false;
+  #speaking = false;
   #pressHandled = false;
 
   constructor(options: PageOptions) {
@@ -245,6 +254,7 @@ export class Room {
 
   #follow(client: SegueClient, warnings: readonly PromptWarning[]): void {
     this.#notices.follow(client, warnings);
+    this.#microphone.follow(client);
     client.on('ready', (ready) => {
       this.#suggestions.show(ready.vocabulary);
       this.#style.offer(byId('chips', HTMLElement), ready.adapters ?? []);
@@ -266,6 +276,11 @@ export class Room {
       this.#soundPermission.want(this.#sound);
       if (client.transport === 'websocket' && this.#options.transport === 'auto') this.#notices.detour();
       this.#show(client.state);
+    });
+    client.on('activity', ({ user }) => {
+      this.#speaking = user === 'speaking';
+      document.body.dataset['voice'] = user;
+      if (this.inSession) this.#show(this.#state, this.#silent);
     });
     client.on('draft', (preview) => this.#typing.show(preview));
     client.on('text', (text) => {
@@ -308,6 +323,8 @@ export class Room {
     const wasJoined = this.inSession;
     this.#joining = null;
     this.#client = null;
+    this.#microphone.follow(null);
+    this.#speaking = false;
     this.#typing.done();
     window.segue = undefined;
     this.steering.releaseAll();
@@ -327,7 +344,7 @@ export class Room {
     this.#silent = silent;
     document.body.dataset['state'] = state;
     document.body.toggleAttribute('data-silent', silent);
-    const [short, more = ''] = silent && state !== 'reconnecting' ? NO_SIGNAL : STATUS[state];
+    const [short, more = ''] = silent && state !== 'reconnecting' ? NO_SIGNAL : ((this.#speaking ? STATUS_SPEAKING[state] : undefined) ?? STATUS[state]);
     this.#status.replaceChildren(short, ...(more === '' ? [] : [create('span', { className: 'more', textContent: more })]));
     const label = this.#interrupt.querySelector('span');
     if (label) label.textContent = this.#resumable ? 'Drive on' : 'Interrupt';

@@ -33,6 +33,7 @@ export class PeerTransport implements Transport {
   readonly #candidates: CandidateQueue<RTCIceCandidate>;
   readonly #events: TransportEvents;
   #video: PeerVideo | null = null;
+  #audio: RTCRtpTransceiver | null = null;
   #disconnected: ReturnType<typeof setTimeout> | null = null;
   #connectionId: string | null = null;
   #opened = false;
@@ -75,6 +76,12 @@ export class PeerTransport implements Transport {
     return !this.#closed && this.#channels.sendInput(message, copies);
   }
 
+  async setMicrophone(track: MediaStreamTrack | null): Promise<void> {
+    if (this.#closed || this.#audio === null) return;
+    if (track !== null && this.#audio.currentDirection !== 'sendrecv') throw new ClientError('conflict', 'this session listens to no voice');
+    await this.#audio.sender.replaceTrack(track);
+  }
+
   async stats(): Promise<TransportStats> {
     let bytesReceived = 0;
     let packetsLost = 0;
@@ -106,7 +113,9 @@ export class PeerTransport implements Transport {
 
   async #connect({ presenter, sound, rejoin, signal }: PeerOptions): Promise<void> {
     const video = this.#peer.addTransceiver('video', { direction: 'recvonly' });
-    const audio = this.#peer.addTransceiver('audio', { direction: 'recvonly' });
+    // Offered both ways, so that a microphone that is turned on later needs no new negotiation.
+    const audio = this.#peer.addTransceiver('audio', { direction: 'sendrecv' });
+    this.#audio = audio;
     // Frames are worth showing when they come; the server paces them, and keeps sound and picture together at the source.
     for (const { receiver } of [video, audio]) if ('jitterBufferTarget' in receiver) receiver.jitterBufferTarget = 0;
 

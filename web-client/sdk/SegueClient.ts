@@ -62,14 +62,14 @@ export type ClientEvents = {
   rewound: [notice: StoryRewound];
   /** A measure of a request has become known. */
   measure: [measure: RequestMeasure];
+  /** Whose turn it is: who speaks, and what the session does about it. */
+  activity: [activity: Activity];
   /** What the server says of the session. */
   session: [update: StateUpdate];
   /** A request failed (`request` tells which), or the client met trouble that it survives. */
   error: [error: ClientError, request: SessionRequest | null];
   /** What the newest draft would come to. */
   draft: [preview: DraftPreview];
-  /** Whose turn it is: who speaks, and what the session does about it. */
-  activity: [activity: Activity];
   goaway: [notice: Goaway];
   idle: [warning: IdleWarning];
   /** Four fifths of what the session may use up of something are gone. */
@@ -97,6 +97,10 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
   #draft: { readonly id: string; readonly prompt: string; readonly seamless: boolean } | null = null;
   #paused = false;
   #holding = false;
+  #activity: Activity | null = null;
+  /** By a voice, or by somebody else: this page has frozen nothing. */
+  #interrupted = false;
+  #microphone: MediaStreamTrack | null = null;
   #closed = false;
   #state: ClientState = 'connecting';
 
@@ -216,6 +220,16 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
   }
 
   /**
+   * Sends a microphone, so that speech interrupts: what begins to sound like it holds, half a second of it interrupts, and what was none is released (`activity`, and
+   * `voice` of the session). Null: none any more. The track stays the caller's. Rejects with ClientError `conflict` where the session listens to no voice.
+   */
+  async setMicrophone(track: MediaStreamTrack | null): Promise<void> {
+    if (this.#closed && track !== null) throw new ClientError('closed', 'the client is closed');
+    this.#microphone = track;
+    await this.#connection.transport?.setMicrophone(track);
+  }
+
+  /**
    * What is being typed, before it is sent: where there is time for it the server works on it, so that a `redirect` with the same words shows sooner, and the
    * `draft` event tells what it would come to. Call it when typing rests, not at every key; null (or no words) takes it back. Changes nothing by itself.
    */
@@ -295,7 +309,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
 
   /** While the picture is frozen nothing flows that a change could join. */
   get #flows(): boolean {
-    return this.#presenter.presentation !== 'held';
+    return this.#presenter.presentation !== 'held' && !this.#interrupted;
   }
 
   #ask(prompt: string, make: (id: string, text: string) => SessionRequest): RequestHandle {
@@ -322,7 +336,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
     // First the person's own screen and ears, then the server, then everybody who draws what came of it.
     if (fences(request)) Object.assign(request, this.#presenter.freeze(request.id, request.type !== 'interrupt'));
     // As on the server: anything that fences or pauses ends a hold.
-    if (fences(request) || request.type === 'pause' || request.type === 'resume') this.#holding = false;
+    if (fences(request) || request.type === 'pause' || request.type === 'resume') this.#holding = this.#interrupted = false;
     this.#send(request);
     this.#presenter.tell();
     return handle;
@@ -342,13 +356,14 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
     this.#positions.start();
     this.#stats.start(transport, () => this.#epoch);
     this.#ready.resolve(ready);
+    if (this.#microphone !== null) transport.setMicrophone(this.#microphone).catch((error: unknown) => this.emit('error', error instanceof ClientError ? error : new ClientError('unsupported_browser', String(error)), null));
     this.emit('ready', ready);
     this.#updateState(null);
   }
 
   #leftConnection(reason: string): void {
     // Before anybody is back, the server has released it.
-    this.#holding = false;
+    this.#holding = this.#interrupted = false;
     this.#draft = null;
     this.#stopSending();
     this.#updateState(reason);
@@ -370,6 +385,8 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
         this.#updateState(null);
         this.emit('session', message);
         return;
+      case 'activity':
+        return this.#active(message);
       case 'request.completed':
         this.emit('completed', message);
         return;
@@ -392,8 +409,6 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
       case 'budget':
         this.emit('budget', message);
         return;
-      case 'activity':
-        return this.emit('activity', message);
       case 'closed':
         this.#ended(message);
         return;
@@ -403,6 +418,17 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
       default:
         this.#book.answer(message);
     }
+  }
+
+  /** What somebody else, or a voice, has done to the session shows here as if this page had. */
+  #active(activity: Activity): void {
+    const before = this.#activity?.session;
+    this.#activity = activity;
+    if (activity.session === 'holding') this.#holding = true;
+    else if (before === 'holding') this.#holding = false;
+    this.#interrupted = activity.session === 'interrupted' && this.#presenter.presentation === 'flowing';
+    this.#updateState(null);
+    this.emit('activity', activity);
   }
 
   #noticed(notice: FrameNotice): void {
@@ -464,7 +490,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
   #presentedState(): ClientState {
     if (this.#presenter.presentation === 'held') return 'held';
     if (this.#presenter.presentation === 'awaiting') return 'redirecting';
-    return this.#holding ? 'holding' : this.#paused ? 'paused' : 'live';
+    return this.#holding ? 'holding' : this.#interrupted ? 'held' : this.#paused ? 'paused' : 'live';
   }
 
   #stopSending(): void {

@@ -2,9 +2,10 @@ import { ClientError } from './ClientError.ts';
 import type { ControlMessage, InputMessage } from './messages.ts';
 import type { Presenter } from './Presenter.ts';
 import type { SoundOutput } from './SoundOutput.ts';
-import { readMediaChunk, readText, writeText } from './stream_framing.ts';
+import { readMediaChunk, readText, writeText, writeVoice } from './stream_framing.ts';
 import { StreamSound } from './StreamSound.ts';
 import { StreamVideo } from './StreamVideo.ts';
+import { StreamVoice } from './StreamVoice.ts';
 import type { Transport, TransportEvents, TransportStats } from './Transport.ts';
 
 /** The server takes a normal close for a farewell, and any other for a lost connection whose session is worth keeping. */
@@ -22,6 +23,7 @@ export class StreamTransport implements Transport {
   readonly #events: TransportEvents;
   readonly #video: StreamVideo;
   readonly #sound: StreamSound | null;
+  #voice: StreamVoice | null = null;
   #bytesReceived = 0;
   #opened = false;
   #closed = false;
@@ -65,6 +67,21 @@ export class StreamTransport implements Transport {
     return true;
   }
 
+  async setMicrophone(track: MediaStreamTrack | null): Promise<void> {
+    const before = this.#voice;
+    this.#voice = null;
+    await before?.close();
+    if (track === null || this.#closed) return;
+    const voice = await StreamVoice.open(track, (samples) => this.#sendVoice(samples));
+    if (this.#closed || this.#voice !== null) await voice.close();
+    else this.#voice = voice;
+  }
+
+  #sendVoice(samples: Int16Array): void {
+    // What waits is too old to interrupt anything.
+    if (this.#socket.readyState === WebSocket.OPEN && this.#socket.bufferedAmount <= MAX_INPUT_BUFFERED_BYTES) this.#socket.send(writeVoice(samples));
+  }
+
   stats(): Promise<TransportStats> {
     return Promise.resolve({ bytesReceived: this.#bytesReceived, roundTripMs: null, jitterBufferMs: null, packetsLost: 0, framesDropped: this.#video.framesDropped });
   }
@@ -74,6 +91,7 @@ export class StreamTransport implements Transport {
     this.#closed = true;
     this.#video.close();
     this.#sound?.close();
+    void this.#voice?.close();
     this.#socket.close(leaving ? CLOSE_LEAVING : CLOSE_REPLACED);
   }
 

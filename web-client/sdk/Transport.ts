@@ -8,6 +8,12 @@ export interface TransportEvents {
   trouble(error: Error): void;
 }
 
+/** A MediaStreamTrack: named without the browser's types, since servers' tests read this file too. */
+export interface MicrophoneTrack {
+  readonly kind: string;
+  readonly id: string;
+}
+
 /** One connection to a session: messages both ways and media to the presenter. Made open; not reusable. */
 export interface Transport {
   readonly kind: 'webrtc' | 'websocket';
@@ -17,6 +23,8 @@ export interface Transport {
   sendControl(message: ControlMessage): boolean;
   /** May be lost; never queued behind older ones. `copies` are for what must not wait for a retransmission. */
   sendInput(message: InputMessage, copies?: number): boolean;
+  /** Sends the microphone from now on; null: none. Rejects with ClientError where the server listens to none, or the browser can't send it. */
+  setMicrophone(track: MicrophoneTrack | null): Promise<void>;
   stats(): Promise<TransportStats>;
   /** `leaving`: the person leaves, and isn't about to come back by another connection. Idempotent. */
   close(leaving?: boolean): Promise<void>;

@@ -29,6 +29,15 @@ export function readMediaChunk(buffer: ArrayBuffer): MediaChunk {
   };
 }
 
+/** A frame of a microphone: kind 2, and 16 bits little endian, mono, 16 kHz behind the header. */
+export function writeVoice(samples: Int16Array): ArrayBuffer {
+  const frame = new ArrayBuffer(HEADER_BYTES + samples.byteLength);
+  const view = new DataView(frame);
+  view.setUint8(0, 2);
+  for (const [at, sample] of samples.entries()) view.setInt16(HEADER_BYTES + at * 2, sample, true);
+  return frame;
+}
+
 export function writeText(channel: ChannelLabel, message: ControlMessage | InputMessage): string {
   return JSON.stringify({ channel, message });
 }

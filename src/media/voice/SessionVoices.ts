@@ -30,6 +30,7 @@ export class SessionVoices {
       });
       this.#streams.set(connectionId, stream);
     }
+    this.#policy.heard(connectionId);
     if (!stream.push(codec, data)) this.dropped++;
   }
 

@@ -12,7 +12,7 @@ const HYSTERESIS = 0.15;
 export const UNDECIDED_MS = HOLD_LIMIT_MS - 200;
 /** After a false alarm nothing is held, so that whatever caused it can't make the picture stutter; long enough speech still interrupts. */
 export const CALM_MS = 1000;
-/** Nothing more comes from a speaker who spoke: muted, or the network. Twice what may wait to be judged. */
+/** Nothing more comes from a speaker who spoke: muted, or the network. Twenty packets. */
 export const STALLED_MS = 400;
 
 export type VoiceAction = 'hold' | 'release' | 'interrupt' | 'resume';
@@ -63,13 +63,17 @@ export class VoicePolicy {
     return [...this.#speakers.values()].some(({ speaking }) => speaking);
   }
 
+  /** A packet of the speaker's has come, judged or not: a judge that is behind is no silence. */
+  heard(speakerId: string): void {
+    if (!this.#closed) this.#speaker(speakerId).heardMs = this.#host.clock.now();
+  }
+
   /** @param probability of speech in the speaker's next frame, 0 … 1. */
   judged(speakerId: string, probability: number): void {
     if (this.#closed) return;
     const { threshold, minSpeechMs, releaseMs } = this.#host.options;
     const speaker = this.#speaker(speakerId);
     const speech = probability >= (speaker.speaking ? threshold - HYSTERESIS : threshold);
-    speaker.heardMs = this.#host.clock.now();
     speaker.silenceMs = speech ? 0 : speaker.silenceMs + VOICE_FRAME_MS;
     if (speech) speaker.speechMs += VOICE_FRAME_MS;
     else if (!speaker.speaking) speaker.speechMs = 0;

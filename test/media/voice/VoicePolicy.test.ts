@@ -35,6 +35,7 @@ class Rig {
 
   async hear(probability: number, ms: number, speaker = 'anna'): Promise<void> {
     for (let heard = 0; heard < ms; heard += VOICE_FRAME_MS) {
+      this.policy.heard(speaker);
       this.policy.judged(speaker, probability);
       await this.pass(VOICE_FRAME_MS);
     }
@@ -210,6 +211,18 @@ describe('voice policy', () => {
     assert.deepEqual(gone.actions, ['speaks', 'hold', 'is silent', 'release']);
     await gone.pass(5000);
     assert.equal(gone.clock.pending, 0);
+  });
+
+  it('a judge that is behind is no silence: speech goes on while packets come', async () => {
+    const rig = new Rig();
+    await rig.hear(SPEECH, 96);
+    for (let packet = 0; packet < 30; packet++) {
+      rig.policy.heard('anna');
+      await rig.pass(20);
+    }
+    assert.deepEqual(rig.actions, ['speaks', 'hold']);
+    for (let late = 0; late < 14; late++) rig.policy.judged('anna', SPEECH);
+    assert.deepEqual(rig.actions, ['speaks', 'hold', 'interrupt']);
   });
 
   it('of two speakers the last one to fall silent releases, and either interrupts', async () => {

@@ -49,6 +49,7 @@ async function actions(probabilities: readonly number[]): Promise<string[]> {
     speaking: () => undefined,
   });
   for (const probability of probabilities) {
+    policy.heard('c');
     policy.judged('c', probability);
     await clock.advanceTo(clock.now() + VOICE_FRAME_MS);
   }

@@ -24,6 +24,7 @@ class VoiceRig extends SessionRig {
   /** Frames that are heard while time passes. */
   async hear(probability: number, ms: number): Promise<void> {
     for (let heard = 0; heard < ms; heard += VOICE_FRAME_MS) {
+      this.session.hear('c', 'opus', Uint8Array.of(1));
       for (const listener of this.judge.listeners) listener.judged([probability]);
       await this.clock.advanceTo(this.clock.now() + VOICE_FRAME_MS);
     }
