@@ -38,7 +38,8 @@ export interface SnapshotData {
   readonly write: StepRecord | null;
 }
 
-const SOUND = 'sound.';
+/** Before the names of tensors that the sound carries on. */
+export const SOUND = 'sound.';
 
 /** How a video continuation outlives the process. */
 export class ContinuationKeeping implements StoryKeeping<ContinuationState> {
@@ -59,7 +60,8 @@ export class ContinuationKeeping implements StoryKeeping<ContinuationState> {
     if (made === null || scene === null || inFlight !== null) return null;
     const { latents, pin, pinnedFrames, seeded, write, steps, frames } = made;
     const data: ChunkData = { lineage, storyFrames: version.frames, scene: keptScene(scene), writeUnder: seeded ? null : (steps.at(-1) ?? null), sound: sound.plan, pinnedFrames, seeded, write, steps, frames };
-    const carried = Object.entries(sound.carried ?? {}).map(([name, block]) => [SOUND + name, block] as const);
+    // Blocks: what was given is carried on by nobody but a replay.
+    const carried = Object.entries(sound.carried ?? {}).flatMap(([name, block]) => (typeof block === 'number' ? [[SOUND + name, block] as const] : []));
     return {
       chunk: version.chunk - 1,
       start90k: position90k - this.#chunk90k,

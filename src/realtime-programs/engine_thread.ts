@@ -15,8 +15,10 @@ import { monotonicClock } from '../observe/clock.ts';
 import { createLogger } from '../observe/log.ts';
 import { ERRORS, type ErrorBody } from '../protocol/errors.ts';
 import type { ControlToEngine, EngineToControl, EngineToMedia, MediaToEngine } from '../streams/messages.ts';
+import { REPLAY_PROGRAM } from '../streams/kept_range.ts';
 import type { FromStorage } from '../streams/storage_messages.ts';
 import { continuationModel, driveLanguage } from './drive_model.ts';
+import { KeptReplay } from './KeptReplay.ts';
 import { VideoContinuation } from './VideoContinuation.ts';
 
 export interface EngineThreadData {
@@ -73,13 +75,14 @@ async function start(): Promise<EngineCore> {
   for (let index = 0; index < devices; index++) workers.push(new OnnxWorker({ id: `executor-${index}`, logger, testMode }));
   const loaded = await Promise.all(workers.map(async (worker) => ({ worker, loaded: await worker.loadModel(modelDir) })));
   const kernels = createKernels(spec);
-  const program = new VideoContinuation(continuationModel(spec, kernels, driveLanguage(PromptProcessor.load(spec))));
+  const model = continuationModel(spec, kernels, driveLanguage(PromptProcessor.load(spec)));
+  const program = new VideoContinuation(model);
   const served = deployment.programs ?? spec.deployment.programs;
   return new EngineCore({
     clock: monotonicClock,
     workers: loaded,
     kernels: Object.values(kernels),
-    programs: Object.fromEntries(served.map((name) => [name, program])),
+    programs: { ...Object.fromEntries(served.map((name) => [name, program])), [REPLAY_PROGRAM]: new KeptReplay(model) },
     components: Object.keys(spec.components),
     identity: { precision: spec.variant.precision, parallelPlanHash: hashParallelPlan(parallelPlan({ replica: devices }, 1)) },
     ...(deployment.engine === undefined ? {} : { options: deployment.engine }),

@@ -73,6 +73,8 @@ export class SessionStorage {
         return;
       case 'load':
         return this.#load(writer, message);
+      case 'chunks.of':
+        return this.#options.tell(writer, { type: 'chunks.read', request: message.request, chunks: this.#guarded('chunks could not be read', () => this.#reader.chunks(message.sessionId, message.from, message.from + message.count - 1)) ?? [] });
       case 'versions.of':
         return this.#versions(writer, message);
       case 'chunk.at':

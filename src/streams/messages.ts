@@ -5,6 +5,7 @@
 import type { MediaEvent } from './media_events.ts';
 import type { MediaFormat, MediaTime90k } from './media_time.ts';
 import type { SharedPoolDescriptor } from './shared_pool.ts';
+import type { KeptRange } from './kept_range.ts';
 import type { KeptChunk, KeptStory } from './storage_messages.ts';
 import type { AppliedHow } from '../protocol/applied_how.ts';
 import type { ErrorBody } from '../protocol/errors.ts';
@@ -43,6 +44,8 @@ export type ControlToEngine =
       readonly tenant: string;
       /** Goes on with a story that was kept, instead of beginning one. */
       readonly story?: KeptStory;
+      /** A stretch of a kept story that it plays again, where its program does. */
+      readonly replay?: KeptRange;
     }
   | EngineRequest
   /** A chunk of the video that a session takes in: RGB of each of its frames, of the format's size, row by row. */

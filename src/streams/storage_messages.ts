@@ -158,6 +158,8 @@ export type ToStorage =
   | { readonly type: 'write'; readonly number: number; readonly write: StorageWrite }
   | { readonly type: 'load'; readonly request: number; readonly sessionId: string; readonly windowChunks: number }
   | { readonly type: 'list'; readonly request: number }
+  /** Chunks from one number on, at most so many. */
+  | { readonly type: 'chunks.of'; readonly request: number; readonly sessionId: string; readonly from: number; readonly count: number }
   | { readonly type: 'versions.of'; readonly request: number; readonly sessionId: string }
   /** The chunk in which a media time lies. */
   | { readonly type: 'chunk.at'; readonly request: number; readonly sessionId: string; readonly media90k: MediaTime90k }
@@ -186,6 +188,8 @@ export type FromStorage =
   | { readonly type: 'listed'; readonly request: number; readonly heads: readonly KeptHead[] }
   /** `head` is null where nothing is kept of the session, `chunk` where that time isn't; then `from90k` says where what is kept begins. */
   | { readonly type: 'chunk.read'; readonly request: number; readonly head: KeptHead | null; readonly chunk: KeptChunk | null; readonly from90k: MediaTime90k | null; readonly error?: ErrorBody }
+  /** Without a gap. */
+  | { readonly type: 'chunks.read'; readonly request: number; readonly chunks: readonly KeptChunk[] }
   /** Oldest first; empty where nothing is kept. */
   | { readonly type: 'versions.read'; readonly request: number; readonly spans: readonly VersionSpan[]; readonly error?: ErrorBody }
   | { readonly type: 'drained' };

@@ -8,9 +8,11 @@ import { OnnxWorker } from '../../src/engine/workers/OnnxWorker.ts';
 import type { LoadedModel } from '../../src/engine/workers/Worker.ts';
 import { monotonicClock, monotonicMs } from '../../src/observe/clock.ts';
 import { continuationModel, driveLanguage } from '../../src/realtime-programs/drive_model.ts';
+import { KeptReplay } from '../../src/realtime-programs/KeptReplay.ts';
 import { VideoContinuation } from '../../src/realtime-programs/VideoContinuation.ts';
 import type { MediaChunk, MediaEvent } from '../../src/streams/media_events.ts';
 import type { EngineRequest, EngineToControl } from '../../src/streams/messages.ts';
+import type { KeptRange } from '../../src/streams/kept_range.ts';
 import type { KeptChunk, KeptSnapshot, KeptStory, ToStorage } from '../../src/streams/storage_messages.ts';
 import { SessionWords } from '../../src/streams/session_words.ts';
 import { SharedPool } from '../../src/streams/shared_pool.ts';
@@ -27,6 +29,10 @@ export class KeptSessionRig {
   readonly frames: MediaChunk[] = [];
   /** RGB of each frame as it was emitted last, by its media time. */
   readonly pictures = new Map<number, Uint8Array>();
+  /** Samples of each frame's time, likewise. */
+  readonly sounds = new Map<number, Uint8Array>();
+  /** What a replay is played from. */
+  stored: readonly KeptChunk[] = [];
   chunks: KeptChunk[] = [];
   snapshots: KeptSnapshot[] = [];
   core!: EngineCore;
@@ -49,7 +55,7 @@ export class KeptSessionRig {
       clock: monotonicClock,
       workers: [{ worker: this.worker, loaded: this.loaded }],
       kernels: Object.values(this.kernels),
-      programs: { drive: program },
+      programs: { drive: program, replay: new KeptReplay(this.model) },
       components: Object.keys(KeptSessionRig.spec.components),
       identity: { precision: 'fp32', parallelPlanHash: 'x' },
       options: { snapshotChunks: this.#snapshotChunks },
@@ -61,15 +67,22 @@ export class KeptSessionRig {
     this.core.start();
   }
 
-  open(sessionId: string, { seed = 7, prompt = 'a forest at noon' as string | null, story }: { seed?: number; prompt?: string | null; story?: KeptStory } = {}): void {
+  /** Plays what is stored again. */
+  replay(sessionId: string, range: KeptRange, seed = 7): void {
+    this.pictures.clear();
+    this.sounds.clear();
+    this.open(sessionId, { seed, program: 'replay', replay: range });
+  }
+
+  open(sessionId: string, { seed = 7, prompt = 'a forest at noon' as string | null, program = 'drive', ...more }: { seed?: number; prompt?: string | null; program?: string; story?: KeptStory; replay?: KeptRange } = {}): void {
     this.words = new SessionWords();
     this.frames.length = 0;
     this.chunks = [];
     this.snapshots = [];
-    this.core.receive({ type: 'session.open', sessionId, model: this.loaded.modelId, program: 'drive', seed, prompt, image: null, tenant: 't', channels: { words: this.words.buffer, video: this.#video.descriptor, audio: this.#audio.descriptor }, ...(story === undefined ? {} : { story }) });
+    this.core.receive({ type: 'session.open', sessionId, model: this.loaded.modelId, program, seed, prompt, image: null, tenant: 't', channels: { words: this.words.buffer, video: this.#video.descriptor, audio: this.#audio.descriptor }, ...more });
   }
 
-  request(sessionId: string, requestId: string, body: { request: 'interrupt' } | { request: 'redirect'; prompt: string; seamless: boolean } | { request: 'cut'; prompt: string } | { request: 'blend'; prompt: string; chunks: number }): void {
+  request(sessionId: string, requestId: string, body: { request: 'interrupt' } | { request: 'rewind'; to90k: number; exact: boolean } | { request: 'pause' } | { request: 'resume' } | { request: 'redirect'; prompt: string; seamless: boolean } | { request: 'cut'; prompt: string } | { request: 'blend'; prompt: string; chunks: number }): void {
     const fences = fencing(body as EngineRequest);
     // What is not out yet wasn't seen: the fence falls inside a chunk, as it does for people.
     const presented90k = Math.max(0, (this.frames.at(-1)?.end90k ?? 0) - 7500);
@@ -118,6 +131,10 @@ export class KeptSessionRig {
   }
 
   #keep(message: ToStorage): void {
+    if (message.type === 'chunks.of') {
+      const chunks = this.stored.filter(({ chunk }) => chunk >= message.from && chunk < message.from + message.count);
+      setImmediate(() => this.core.receiveStorage({ type: 'chunks.read', request: message.request, chunks }));
+    }
     if (message.type !== 'write') return;
     const { write } = message;
     this.#sent = message.number;
@@ -129,6 +146,7 @@ export class KeptSessionRig {
   #play(event: MediaEvent): void {
     if (event.type !== 'media.chunk') return;
     if (event.kind === 'video' && event.epoch === this.words.epoch) this.pictures.set(event.start90k, Uint8Array.from(this.#video.bytes(event.slot)));
+    if (event.kind === 'audio' && event.epoch === this.words.epoch) this.sounds.set(event.start90k, this.#audio.bytes(event.slot).slice(0, event.samples * 2));
     (event.kind === 'video' ? this.#video : this.#audio).release(event.slot);
     if (event.kind !== 'video' || event.epoch !== this.words.epoch) return;
     const first = this.frames.at(-1)?.epoch !== event.epoch || this.words.anchor === null;

@@ -8,6 +8,8 @@ import type { LoopTurn } from '../scheduler/LoopTurn.ts';
 import type { AppliedHow } from '../../streams/messages.ts';
 import type { ChunkEvents } from '../../streams/media_events.ts';
 import type { MediaFormat, MediaTime90k } from '../../streams/media_time.ts';
+import type { KeptRange } from '../../streams/kept_range.ts';
+import type { KeptChunk } from '../../streams/storage_messages.ts';
 import type { ProgramSpec } from './ProgramSpec.ts';
 import type { SpeculativeProgram } from './SpeculativeProgram.ts';
 import type { StoryKeeping } from './StoryKeeping.ts';
@@ -37,6 +39,9 @@ export interface RealtimeProgram<State extends ProgramState = ProgramState> {
   readonly adapters?: readonly AdapterOffer[];
   /** How its stories are kept beyond the process; a program without it has none that outlives it. */
   readonly keeping?: StoryKeeping<State>;
+
+  /** Of a program that plays what was kept; absent in one that makes. */
+  readonly tape?: StoryTape<State>;
 
   /** Absent where nothing can be worked on before it is asked for. */
   readonly speculation?: SpeculativeProgram<State>;
@@ -78,7 +83,21 @@ export interface RealtimeProgram<State extends ProgramState = ProgramState> {
   slots(state: State): readonly FilledSlot[];
 }
 
+/** How a program that plays a kept story comes by its chunks. */
+export interface StoryTape<State> {
+  /** Whose story. */
+  source(state: State): string;
+  /** Chunks that it wants now; null: none. */
+  wants(state: State): { readonly from: number; readonly count: number } | null;
+  /** They, as far as they are kept. */
+  feed(state: State, chunks: readonly KeptChunk[]): State;
+  /** Goes on from another moment, earlier or later; `requestId` is applied with the first frame from there. */
+  seek(state: State, to90k: MediaTime90k, requestId: string): State;
+}
+
 export interface ProgramStart {
+  /** What is played again, by a program that does. */
+  readonly replay?: KeptRange;
   readonly seed: number;
   /** Null lets the model choose by seed. */
   readonly prompt: string | null;

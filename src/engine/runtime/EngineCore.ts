@@ -12,6 +12,7 @@ import { LoopScheduler, type ModelIdentity, type ScheduledKernel } from '../sche
 import { PlacementScheduler } from '../scheduler/PlacementScheduler.ts';
 import { TransferScheduler } from '../scheduler/TransferScheduler.ts';
 import type { LoadedModel, Takeover, Worker } from '../workers/Worker.ts';
+import { ChunkReader } from './ChunkReader.ts';
 import { Device } from './Device.ts';
 import { Dispatcher } from './Dispatcher.ts';
 import { DEFAULT_ENGINE_OPTIONS, type EngineOptions } from './engine_options.ts';
@@ -70,6 +71,7 @@ export class EngineCore {
   readonly #runs: InlineRuns;
   readonly #decodes: PictureDecodes;
   readonly #outlet: StoryOutlet | null;
+  readonly #reader: ChunkReader | null;
   readonly #timers = new Map<'stats' | 'trace' | 'health', Timer>();
   #draining = false;
   #drained = false;
@@ -82,6 +84,7 @@ export class EngineCore {
     if (deps.workers.length === 0) throw new TypeError('an engine needs at least one worker');
     this.#deps = deps;
     this.#outlet = deps.toStorage === undefined ? null : new StoryOutlet(deps.toStorage, deps.keepBounds);
+    this.#reader = deps.toStorage === undefined ? null : new ChunkReader(deps.toStorage, deps.clock);
     this.#options = { ...DEFAULT_ENGINE_OPTIONS, ...deps.options };
     const offer = { loopKinds: deps.kernels.map(({ kind }) => kind), components: deps.components };
     for (const program of Object.values(deps.programs)) validateProgram(program.spec, offer);
@@ -185,6 +188,7 @@ export class EngineCore {
 
   receiveStorage(message: FromStorage): void {
     this.#outlet?.receive(message);
+    this.#reader?.receive(message);
   }
 
   /**
@@ -238,13 +242,14 @@ export class EngineCore {
   // ---------------------------------------------------------------- sessions
 
   #open(message: Extract<ControlToEngine, { type: 'session.open' }>): void {
-    const { sessionId, model, program: name, seed, prompt, image, adapter = null, plan, channels, story = null } = message;
+    const { sessionId, model, program: name, seed, prompt, image, adapter = null, plan, channels, story = null, replay } = message;
     const refuse = (error: SegueError): void => this.#deps.toControl({ type: 'session.refused', sessionId, error: error.toBody() });
     const program = this.#deps.programs[name];
     if (this.#draining) return refuse(new SegueError('draining', 'the server is being stopped'));
     if (this.#sessions.has(sessionId)) return refuse(new SegueError('conflict', `session ${sessionId} is open`));
     if (model !== this.#devices[0]!.loaded.modelId) return refuse(new SegueError('model_not_found', `no model ${model}`, { param: 'model' }));
     if (program === undefined) return refuse(new SegueError('program_not_found', `no program ${name}`, { param: 'program' }));
+    if (program.tape !== undefined && this.#reader === null) return refuse(new SegueError('not_kept', 'nothing is kept here that could be played'));
     const { retryAfterMs } = this.#options;
     let reason = 'no device answers';
     for (const device of this.#placement.rank(this.#devices)) {
@@ -262,7 +267,7 @@ export class EngineCore {
       let resumed: ResumedStory | null = null;
       try {
         resumed = story === null ? null : resumeStory(story, { sessionId, program, seed, device });
-        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), channels, device, grant: admission.grant, resumed }, this.#sessionDependencies());
+        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(replay === undefined ? {} : { replay }), channels, device, grant: admission.grant, resumed }, this.#sessionDependencies());
       } catch (error) {
         resumed?.settle();
         admission.grant.release();
@@ -284,6 +289,7 @@ export class EngineCore {
       clock,
       options: this.#options,
       keep,
+      reader: this.#reader,
       toControl,
       toMedia,
       trace: (event: TraceEvent) => this.#trace(event),

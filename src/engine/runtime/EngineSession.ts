@@ -30,6 +30,7 @@ import { SessionStreams } from './SessionStreams.ts';
 import { SessionUsageCount } from './SessionUsageCount.ts';
 import { Speculation, type Draft } from './Speculation.ts';
 import { Story } from './Story.ts';
+import { TapeFeed } from './TapeFeed.ts';
 import { StepFailures } from './StepFailures.ts';
 import { StoryProgress } from './StoryProgress.ts';
 import { openRecorder, type StoryRecorder } from './StoryRecorder.ts';
@@ -81,6 +82,7 @@ export class EngineSession implements WorkSource {
   readonly #unread: EngineRequest[] = [];
   #action: ActionState;
   readonly #recall: MediaRecall;
+  readonly #tape: TapeFeed | null;
   readonly #records: ChunkRecords | null;
   readonly #recorder: StoryRecorder | null;
   readonly #progress: StoryProgress;
@@ -88,8 +90,8 @@ export class EngineSession implements WorkSource {
   readonly #resumed: ResumedStory | null;
   #speculation: Speculation | null = null;
 
-  constructor({ sessionId, program, seed, prompt, image, adapter, plan, channels, device, grant, resumed }: SessionOpening, deps: SessionDependencies) {
-    const initial = resumed?.initial ?? program.open({ seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }) });
+  constructor({ sessionId, program, seed, prompt, image, adapter, plan, replay, channels, device, grant, resumed }: SessionOpening, deps: SessionDependencies) {
+    const initial = resumed?.initial ?? program.open({ seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(replay === undefined ? {} : { replay }) });
     this.sessionId = sessionId;
     this.program = program;
     this.seed = seed;
@@ -116,8 +118,8 @@ export class EngineSession implements WorkSource {
     this.#answers = new SessionAnswers(sessionId, deps.toControl);
     this.#story = new Story(program, initial, device.pool, this.pools);
     this.#resumed = resumed;
-    if (resumed !== null) {
-      resumed.held();
+    resumed?.held();
+    if (initial.position90k > 0) {
       this.#story.seenOnlyTo(initial.position90k);
       // Media goes on from there, on an anchor that is yet to come.
       this.timeline.detach(nowMs, initial.position90k);
@@ -143,6 +145,8 @@ export class EngineSession implements WorkSource {
       takeBack: () => this.#takeBack('redirect'),
       trace: this.#trace,
     });
+    const { tape } = program;
+    this.#tape = tape === undefined || deps.reader === null ? null : new TapeFeed({ tape, story: this.#story, reader: deps.reader, fed: () => this.#woken(), failed: (error) => this.fault(error, true) });
     this.#recall = new MediaRecall({ program, story: this.#story, words, timeline, reserve, latch, streams: this.#streams, device });
   }
 
@@ -209,6 +213,7 @@ export class EngineSession implements WorkSource {
   start(resumedExactly: boolean | null = null): void {
     this.#deps.toControl({ type: 'session.opened', sessionId: this.sessionId, format: this.program.format, kept: this.#recorder !== null, ...(resumedExactly === null ? {} : { resumedExactly }) });
     this.#streams.init(this.program.format);
+    this.#tape?.pull();
     this.#deps.changed(this);
   }
 
@@ -246,6 +251,11 @@ export class EngineSession implements WorkSource {
         this.#scenes.begin(request, acceptance.superseded.length > 0);
         break;
       case 'rewind':
+        if (this.#tape !== null) {
+          this.#halt.go();
+          this.timeline.detach(nowMs, this.#tape.seek(request.to90k, requestId));
+          break;
+        }
         this.#progress.backTo(request.presented90k);
         this.#answers.failed(requestId, new SegueError('not_kept', 'nothing before what was presented is kept'));
         break;
@@ -266,6 +276,7 @@ export class EngineSession implements WorkSource {
         this.#answerApplied(requestId, 'resumed');
         break;
     }
+    this.#tape?.pull();
     this.#deps.changed(this);
     this.#speculation?.moved();
   }
@@ -320,6 +331,12 @@ export class EngineSession implements WorkSource {
     this.#deps.changed(this);
   }
 
+  #woken(): void {
+    if (this.closed) return;
+    this.#deps.changed(this);
+    this.#deps.wake();
+  }
+
   #holdExpired(requestId: string): void {
     if (this.closed) return;
     this.#deps.toControl({ type: 'hold.expired', sessionId: this.sessionId, requestId });
@@ -362,6 +379,7 @@ export class EngineSession implements WorkSource {
       this.actionChanged();
     }
     if (transition.recall === true) this.#takeBack('redirect');
+    this.#tape?.pull();
     if (this.#unread.length > 0 && this.#readsNow()) for (const request of this.#unread.splice(0)) this.receive(request);
     this.#speculation?.moved();
   }
@@ -447,6 +465,7 @@ export class EngineSession implements WorkSource {
     for (const queued of this.queued) queued.void = true;
     this.queued = [];
     this.#recorder?.close();
+    this.#tape?.close();
     this.#speculation?.close();
     this.#story.close();
     this.#resumed?.settle();

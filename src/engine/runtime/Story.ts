@@ -70,6 +70,13 @@ export class Story {
     this.#versions.keep(version);
   }
 
+  /** Another beginning: no version of before can be gone back to. */
+  beginAgain(state: ProgramState): void {
+    this.replace(state);
+    this.#versions.beginAgain(state);
+    this.#presented90k = state.position90k;
+  }
+
   /** The newest version at or before a position; what is later is dropped. The state stays as it is until it is replaced. */
   rewindTo(position90k: MediaTime90k): ProgramState {
     return this.#versions.rewindTo(position90k);

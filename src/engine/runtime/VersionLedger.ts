@@ -71,6 +71,13 @@ export class VersionLedger<State extends ProgramState> {
     return moved;
   }
 
+  /** One version, in the place of all. */
+  beginAgain(initial: State): void {
+    this.#holder.retain(initial);
+    this.clear();
+    this.#versions = [initial];
+  }
+
   /** Lets go of everything. */
   clear(): void {
     for (const version of this.#versions) this.#holder.release(version);

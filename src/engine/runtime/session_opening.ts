@@ -4,7 +4,9 @@ import type { AdapterInForce } from '../../protocol/session_adapter.ts';
 import type { EngineToControl, SessionChannels, TraceEvent } from '../../streams/messages.ts';
 import type { MediaEvent } from '../../streams/media_events.ts';
 import type { RealtimeProgram } from '../programs/RealtimeProgram.ts';
+import type { KeptRange } from '../../streams/kept_range.ts';
 import type { AdmissionGrant } from '../scheduler/AdmissionController.ts';
+import type { ChunkReader } from './ChunkReader.ts';
 import type { Device } from './Device.ts';
 import type { EngineOptions } from './engine_options.ts';
 import type { EngineSession } from './EngineSession.ts';
@@ -23,6 +25,8 @@ export interface SessionDependencies {
   readonly changed: (session: EngineSession) => void;
   /** Where committed chunks are kept; null: nowhere. */
   readonly keep: { readonly outlet: StoryOutlet; readonly snapshotChunks: number } | null;
+  /** Where kept chunks are read; null: nowhere. */
+  readonly reader: ChunkReader | null;
   /** It has changed by itself, and no message follows that would begin a round of dispatching. */
   readonly wake: () => void;
   /** The session has a draft for the first time. */
@@ -41,6 +45,7 @@ export interface SessionOpening {
   readonly image: SharedArrayBuffer | null;
   readonly adapter: AdapterInForce | null;
   readonly plan?: NamedPlan;
+  readonly replay?: KeptRange;
   readonly channels: SessionChannels;
   readonly device: Device<WorkSource>;
   readonly grant: AdmissionGrant;

@@ -1,5 +1,5 @@
 import type { DeviceModel, LoopContext, LoopKernel, LoopState, StepOutputs } from '../loop_kernel.ts';
-import type { BlockId, PlannedUnit, StepResult, UnitInput, WorkPlan, WorkUnitBatch } from '../work.ts';
+import { blocksAmong, tensorInput, type BlockId, type GivenTensor, type PlannedUnit, type StepResult, type UnitInput, type WorkPlan, type WorkUnitBatch } from '../work.ts';
 import { expandInitial, type InitialValues } from '../spec/loop_spec.ts';
 import { unitElements, unitShape } from '../spec/tensor_signature.ts';
 import type { ComponentGraph } from './component_graph.ts';
@@ -14,7 +14,7 @@ export interface AudioInput {
 
 /** What the synthesiser reads next. */
 export interface AudioChunkSource {
-  readonly latents: BlockId;
+  readonly latents: BlockId | GivenTensor;
   /** Absolute index of the chunk. */
   readonly chunk: number;
   readonly frames: readonly number[];
@@ -24,9 +24,9 @@ export interface AudioChunkSource {
 
 export interface AudioState extends LoopState {
   readonly plan: AudioPlan;
-  readonly latents: BlockId | null;
+  readonly latents: BlockId | GivenTensor | null;
   /** Synthesiser state by input name (`phase`, `control`, `tail`); null = the initial one of the LoopSpec. */
-  readonly carried: Readonly<Record<string, BlockId>> | null;
+  readonly carried: Readonly<Record<string, BlockId | GivenTensor>> | null;
   /** Slots of the session's audio pool, one per frame of the current source, as far as made. */
   readonly slots: readonly number[];
 }
@@ -87,9 +87,9 @@ export class AudioKernel implements LoopKernel<AudioInput, AudioState, readonly 
       kind: 'audio_chunk',
       step: frame,
       inputs: {
-        x: { kind: 'block', block: latents },
+        x: tensorInput(latents),
         frame: oneHot(frame, this.#framesPerChunk),
-        ...Object.fromEntries(CARRIED.map((name) => [name, carried === null ? this.#initial[name]! : { kind: 'block', block: carried[name]! }])),
+        ...Object.fromEntries(CARRIED.map((name) => [name, carried === null ? this.#initial[name]! : tensorInput(carried[name]!)])),
         noise: {
           kind: 'noise',
           distribution: 'uniform',
@@ -119,9 +119,9 @@ export class AudioKernel implements LoopKernel<AudioInput, AudioState, readonly 
   }
 }
 
-function stateOf(version: number, plan: AudioPlan, latents: BlockId | null, carried: AudioState['carried'], slots: readonly number[]): AudioState {
+function stateOf(version: number, plan: AudioPlan, latents: AudioState['latents'], carried: AudioState['carried'], slots: readonly number[]): AudioState {
   const held = latents !== null && plan.made < plan.frames.length ? latents : null;
-  return { version, plan, latents: held, carried, slots, blocks: [...(held === null ? [] : [held]), ...(carried === null ? [] : Object.values(carried))] };
+  return { version, plan, latents: held, carried, slots, blocks: blocksAmong([...(held === null ? [] : [held]), ...(carried === null ? [] : Object.values(carried))]) };
 }
 
 const CARRIED = ['phase', 'control', 'tail'] as const;
