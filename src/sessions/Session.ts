@@ -5,6 +5,7 @@ import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { SessionStateName, SessionView } from '../protocol/rest.ts';
 import { NO_USAGE, type Resource } from '../protocol/session_usage.ts';
 import type { EngineCard, EngineToControl, IceCandidate, InjectedFault, MediaToControl, SessionChannels } from '../streams/messages.ts';
+import type { KeptRange } from '../streams/kept_range.ts';
 import { SessionWords } from '../streams/session_words.ts';
 import { EngineReservation } from './EngineReservation.ts';
 import { IdleWatch } from './IdleWatch.ts';
@@ -188,6 +189,11 @@ export class Session {
     return this.#options.promptWarnings;
   }
 
+  /** Whose story it plays; null: it makes its own. */
+  get plays(): KeptRange | null {
+    return this.#options.replay ?? null;
+  }
+
   /** Shared memory that it refers to. */
   get buffers(): readonly SharedArrayBuffer[] {
     return [this.#channels.video.buffer, this.#channels.audio.buffer];
@@ -202,10 +208,11 @@ export class Session {
     if (this.state !== 'created') return this.#opened.promise;
     this.#keep();
     this.#status.move('open');
-    const { returning, prompt, adapter = null, memory = [] } = this.#options;
+    const { returning, prompt, adapter = null, memory = [], replay } = this.#options;
     if (returning === null) {
       if (memory.length > 0) this.memory.import(memory, null);
-      this.memory.append({ requestId: null, prompt: prompt ?? this.memory.prompt, adapter, at: this.#report.createdAt, presented90k: 0, epoch: this.words.epoch, from90k: 0 });
+      if (replay !== undefined) this.#position.restore(replay.from90k);
+      else this.memory.append({ requestId: null, prompt: prompt ?? this.memory.prompt, adapter, at: this.#report.createdAt, presented90k: 0, epoch: this.words.epoch, from90k: 0 });
     }
     this.#reservation.request();
     return this.#opened.promise;

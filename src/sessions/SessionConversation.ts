@@ -140,6 +140,7 @@ export class SessionConversation {
       clock: this.#clock,
       prompts,
       adapters: card.adapters ?? [],
+      plays: this.#options.replay !== undefined,
       sessionId: id,
       get epoch() {
         return words.epoch;

@@ -9,6 +9,7 @@ import type { SessionView } from '../protocol/rest.ts';
 import { RESOURCES, type Resource } from '../protocol/session_usage.ts';
 import { adapterInForce, type SessionAdapter } from '../protocol/session_adapter.ts';
 import { voiceInForce, type SessionVoice } from '../protocol/session_voice.ts';
+import { REPLAY_PROGRAM, type KeptRange } from '../streams/kept_range.ts';
 import type { EngineCard, EngineToControl, MediaToControl } from '../streams/messages.ts';
 import type { KeptHead } from '../streams/storage_messages.ts';
 import { AdmissionQueue, type QueuePlace } from './AdmissionQueue.ts';
@@ -107,7 +108,7 @@ export class SessionRegistry {
     this.#dormant = new DormantSessions({ clock, resumeMs, modelId: card.modelId, expired: (sessionId) => void this.#archive?.write({ type: 'ended', sessionId, reason: 'nobody came back to it after a restart' }) });
     this.queue = new AdmissionQueue(options.clock, options.maxWaiting);
     const { engine, prompts } = options;
-    this.frames = new PresentedFrames({ engine, archive: this.#archive, clock, card, prompts, session: (id) => ({ ...this.view(id), presented90k: this.#sessions.get(id)?.view.presented90k ?? null }) });
+    this.frames = new PresentedFrames({ engine, archive: this.#archive, clock, card, prompts, source: (id) => this.#sourceOf(id), session: (id) => ({ ...this.view(id), presented90k: this.#sessions.get(id)?.view.presented90k ?? null }) });
   }
 
   /** Live sessions, oldest first. */
@@ -165,6 +166,43 @@ export class SessionRegistry {
     }
   }
 
+  /**
+   * What of a session can be played again: within the limits asked for, without a gap, and presented. Rejects with not_kept, session_not_found, timed_out.
+   */
+  async shareable(id: string, { from90k = 0, to90k = Infinity }: { readonly from90k?: number | undefined; readonly to90k?: number | undefined } = {}): Promise<KeptRange> {
+    const live = this.#sessions.get(id);
+    if (live === undefined && !this.#known(id)) await this.#headOf(id);
+    if (live?.plays != null) throw new SegueError('conflict', 'a replay is of another session: share that');
+    const range = (await this.#archive?.range(id, from90k, Math.min(to90k, live?.view.presented90k ?? Infinity))) ?? null;
+    if (range === null) throw new SegueError('not_kept', 'nothing of that is kept to be played again', { param: 'from90k' });
+    return { ...range, sessionId: id };
+  }
+
+  /** A session that plays what another has shown. Rejects as {@link shareable} and {@link create}. */
+  async replay(id: string, limits: { readonly from90k: number; readonly to90k: number }): Promise<Session> {
+    if (!this.#admitting) throw new SegueError('draining', 'the server is shutting down');
+    const replay = await this.shareable(id, limits);
+    const { turns } = await this.memory(id);
+    const shown = turns.filter(({ presented }) => presented !== null && presented.start90k < replay.to90k && presented.end90k > replay.from90k);
+    const memory = shown.map(({ turn: _, ...turn }) => ({ ...BLANK_TURN, ...turn, imported: true }));
+    return this.#openSession({
+      id: createId('ses'),
+      program: REPLAY_PROGRAM,
+      seed: (await this.#headOf(id)).seed,
+      prompt: null,
+      image: null,
+      replay,
+      memory,
+      promptWarnings: [],
+      voice: voiceInForce(),
+      tenant: 'replay',
+      stamp: false,
+      endsOnLeave: true,
+      limits: this.#limits({}),
+      returning: null,
+    });
+  }
+
   /** Finds out which sessions of the process before this one can be come back to. None where that can't be read: new ones are served all the same. */
   async wake(): Promise<void> {
     if (this.#archive === null) return;
@@ -196,7 +234,8 @@ export class SessionRegistry {
    */
   async remove(id: string, reason: string): Promise<SessionView> {
     await this.#returning.get(id)?.catch(() => undefined);
-    await this.#sessions.get(id)?.close(reason);
+    const replays = this.live.filter((session) => session.plays?.sessionId === id);
+    await Promise.all([this.#sessions.get(id)?.close(reason), ...replays.map((session) => session.close('what it plays was deleted'))]);
     const view = this.#known(id) ? this.view(id) : this.#dormant.viewOfEnded(await this.#headOf(id));
     this.#dormant.forget(id);
     await this.#archive?.delete(id);
@@ -350,7 +389,7 @@ export class SessionRegistry {
     const { engine, media, prompts, clock, log, card, maxSessions, onSettled } = this.#options;
     if (this.#holders.length >= maxSessions) throw new SegueError('at_capacity', `the server holds at most ${maxSessions} sessions`);
     const { id } = options;
-    const session = new Session({ ...options, card, engine, media, prompts, clock, log: log.child({ sessionId: id }), archive: this.#archive, ...(onSettled ? { onSettled } : {}) });
+    const session = new Session({ ...options, card, engine, media, prompts, clock, log: log.child({ sessionId: id }), archive: options.replay === undefined ? this.#archive : null, ...(onSettled ? { onSettled } : {}) });
     this.#sessions.set(id, session);
     this.#traces.set(id, new TraceRing());
     try {
@@ -382,6 +421,12 @@ export class SessionRegistry {
     if (oldest === undefined) return;
     this.#ended.delete(oldest);
     this.#traces.delete(oldest);
+  }
+
+  /** Of a replay, also one that has just ended: what it plays. */
+  #sourceOf(id: string): { readonly id: string; readonly to90k: number | null } {
+    const { replay } = (this.#sessions.get(id) ?? this.#ended.get(id))?.view ?? {};
+    return replay === undefined ? { id, to90k: null } : { id: replay.session, to90k: replay.to90k };
   }
 
   #known(id: string): boolean {

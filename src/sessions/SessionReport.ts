@@ -35,7 +35,7 @@ export class SessionReport {
   }
 
   get view(): SessionView {
-    const { id, card, program, seed } = this.#options;
+    const { id, card, program, seed, replay } = this.#options;
     const { words, status, position, memory, connections, conditioningVersion, usage } = this.#parts;
     return {
       id,
@@ -53,6 +53,7 @@ export class SessionReport {
       adapter: memory.adapter,
       connections: connections.present,
       usage: usage(),
+      ...(replay === undefined ? {} : { replay: { session: replay.sessionId, from90k: replay.from90k, to90k: replay.to90k } }),
       ...(status.reason === null ? {} : { reason: status.reason }),
       ...(status.code === null ? {} : { code: status.code }),
     };

@@ -24,6 +24,8 @@ type EngineRequestBody = EngineRequest extends infer R ? (R extends unknown ? Om
 export interface RequestHost {
   readonly clock: Clock;
   readonly prompts: PromptReader;
+  /** It plays what was: nothing of it can be changed, and a rewind goes to any moment of it. */
+  readonly plays: boolean;
   /** Adapters that the model has. */
   readonly adapters: readonly AdapterOffer[];
   /** The epoch word. */
@@ -125,7 +127,7 @@ export class SessionRequests {
    * Resolves with `accepted` or, `until: 'settled'`, with the last answer. Rejects with what the request was refused with, or timed_out.
    */
   async submit(request: SessionRequest, until: WaitUntil): Promise<RequestAnswer> {
-    const refusal = this.#host.refusal();
+    const refusal = this.#host.refusal() ?? this.#unplayable(request);
     if (refusal) throw refusal;
     const known = this.#ledger.get(request.id);
     const answer = known && (until === 'settled' ? (known.done ? known.answers.at(-1) : undefined) : known.answers[0]);
@@ -168,7 +170,7 @@ export class SessionRequests {
     if (!this.#host.mayDrive(message.connectionId)) return this.#refuse(message, request.id, new SegueError('forbidden', 'this connection may watch, not drive'));
     const known = this.#ledger.get(request.id);
     if (known) return this.#repeat(message, known);
-    const refusal = this.#host.refusal();
+    const refusal = this.#host.refusal() ?? this.#unplayable(request);
     if (refusal) return this.#refuse(message, request.id, refusal);
     if (!this.#ledger.canAdd) return this.#refuse(message, request.id, new SegueError('rate_limited', 'too many requests are unanswered', { retryAfterMs: 1_000 }));
     if (request.type === 'fork') return this.#refuse(message, request.id, new SegueError('not_kept', 'forks are not served yet'));
@@ -185,6 +187,10 @@ export class SessionRequests {
     }
     this.#host.onActivity();
     this.#accept(message, request, warnings);
+  }
+
+  #unplayable(request: SessionRequest): SegueError | null {
+    return this.#host.plays && (asksForScene(request) || request.type === 'fork') ? new SegueError('conflict', 'a replay shows what was: there is nothing to ask of it') : null;
   }
 
   /** What of a prompt has no effect. Throws prompt_not_understood, plan_not_usable, adapter_not_usable. */
@@ -210,7 +216,12 @@ export class SessionRequests {
     this.#watch(entry);
     this.#answer(entry, { type: 'accepted', re: entry.id, epoch, conditioningVersion: this.#conditioningVersion, ...(held90k === null ? {} : { held90k }), ...(warnings.length === 0 ? {} : { warnings: [...warnings] }) });
     this.#host.onAccepted(request, entry, this.#conditioningVersion, held90k);
-    this.#toEngine(entry.id, epoch, engineRequest(request, this.#host.adapters, held90k ?? this.#host.presented90k));
+    this.#toEngine(entry.id, epoch, this.#engineRequest(request, held90k ?? this.#host.presented90k));
+  }
+
+  #engineRequest(request: SessionRequest, presented90k: number): EngineRequestBody {
+    if (this.#host.plays && request.type === 'rewind') return { request: 'rewind', to90k: request.media90k, exact: false, presented90k };
+    return engineRequest(request, this.#host.adapters, presented90k);
   }
 
   #watch(entry: LedgerEntry): void {

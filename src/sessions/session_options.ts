@@ -4,6 +4,7 @@ import type { NamedPlan } from '../protocol/named_plan.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { AdapterInForce } from '../protocol/session_adapter.ts';
 import type { VoiceOptions } from '../protocol/session_voice.ts';
+import type { KeptRange } from '../streams/kept_range.ts';
 import type { EngineCard } from '../streams/messages.ts';
 import type { KeptStory } from '../streams/storage_messages.ts';
 import type { Turn } from './memory_turn.ts';
@@ -34,6 +35,8 @@ export interface SessionOptions {
   readonly adapter?: AdapterInForce | null;
   /** Attributes that the story begins with; `prompt` edits them. */
   readonly plan?: NamedPlan | null;
+  /** Plays a stretch of a kept story instead of making one: `memory` is its turns, at their media times. */
+  readonly replay?: KeptRange;
   /** Turns of another session that it goes on from. */
   readonly memory?: readonly Turn[];
   /** What of `prompt` has no effect. */

@@ -1,5 +1,6 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { isDeepStrictEqual } from 'node:util';
+import type { KeptRange } from '../streams/kept_range.ts';
 import type { MediaTime90k } from '../streams/media_time.ts';
 import type { KeptChunk, KeptHead, KeptSnapshot, KeptTensor, KeptWorld, StoryFingerprint, VersionSpan } from '../streams/storage_messages.ts';
 
@@ -18,6 +19,7 @@ const QUERIES = {
   chunkAt: 'SELECT * FROM chunks WHERE session = ? AND start_90k <= ? AND end_90k > ? ORDER BY chunk DESC LIMIT 1',
   versions: `SELECT start_90k, end_90k, json_extract(data, '$.origin.weightsVersion') AS weights, json_extract(data, '$.steps[#-1].adapter') AS adapter
     FROM chunks WHERE session = ? ORDER BY chunk`,
+  spans: 'SELECT chunk, start_90k, end_90k FROM chunks WHERE session = ? AND end_90k > ? AND start_90k < ? ORDER BY chunk',
   begin: 'SELECT min(start_90k) AS start FROM chunks WHERE session = ?',
   last: 'SELECT max(chunk) AS chunk FROM chunks WHERE session = ?',
   chunks: 'SELECT * FROM chunks WHERE session = ? AND chunk BETWEEN ? AND ? ORDER BY chunk DESC',
@@ -50,6 +52,19 @@ export class SessionReader {
   chunkAt(sessionId: string, media90k: MediaTime90k): KeptChunk | null {
     const row = this.#queries.chunkAt.get(sessionId, media90k, media90k) as Row | undefined;
     return row === undefined ? null : this.#chunk(sessionId, row);
+  }
+
+  /** From the first chunk that reaches into a stretch of time, as far as there is no gap; null where there is none. */
+  range(sessionId: string, from90k: MediaTime90k, to90k: MediaTime90k): Omit<KeptRange, 'sessionId'> | null {
+    const rows: { readonly chunk: number; readonly start90k: MediaTime90k; readonly end90k: MediaTime90k }[] = [];
+    for (const row of this.#queries.spans.iterate(sessionId, from90k, Math.min(to90k, Number.MAX_SAFE_INTEGER)) as Iterable<Row>) {
+      const [chunk, start90k, end90k] = [row['chunk'] as number, row['start_90k'] as number, row['end_90k'] as number];
+      const last = rows.at(-1);
+      if (last !== undefined && (chunk !== last.chunk + 1 || start90k !== last.end90k)) break;
+      rows.push({ chunk, start90k, end90k });
+    }
+    const [first, last] = [rows[0], rows.at(-1)];
+    return first === undefined || last === undefined ? null : { chunk: first.chunk, from90k: first.start90k, to90k: Math.min(last.end90k, to90k) };
   }
 
   /** What a story was made with, in stretches, oldest first. Chunks of before it was written down are of the session's own weights. */
