@@ -129,6 +129,7 @@ export const Share = Type.Object({
 export type Share = Static<typeof Share>;
 
 export const CreatedReplay = Type.Object({ ...CreatedSession.properties, from90k: Type.Integer(), to90k: Type.Integer() });
+export type CreatedReplay = Static<typeof CreatedReplay>;
 
 export const SessionDescription = Type.Object({ type: Type.Enum(['offer', 'answer']), sdp: Type.String({ minLength: 1, maxLength: 64_000 }) }, { additionalProperties: false });
 export const ConnectionAnswer = Type.Object({ id: Type.String(), type: Type.Literal('answer'), sdp: Type.String() });
