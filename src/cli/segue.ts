@@ -9,11 +9,12 @@ import { replayCommand } from './ReplayCommand.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
-const USAGE = `usage: segue replay SESSION [--frame F] [--out FILE.png] [--storage DIRECTORY] [--model DIRECTORY]
+const USAGE = `usage: segue replay SESSION [--frame F] [--branch B] [--out FILE.png] [--storage DIRECTORY] [--model DIRECTORY]
 
 Computes a kept session again with the model and compares it with what was kept, bit for bit.
 
   --frame F      only up to frame F of the story (from 0), and writes that frame as PNG
+  --branch B     a story that was gone back in: as it went on in branch B (0: the first); default the one in force
   --out FILE     where to; default SESSION-F.png
   --storage DIR  default: storage.directory of the configuration
   --model DIR    default: model.directory of the configuration
@@ -43,6 +44,7 @@ function readArguments(args: readonly string[]) {
   if (sessionId === undefined || more.length > 0) throw new CommandError(EXIT.usage, sessionId === undefined ? 'which session?' : `one session at a time, got ${positionals.slice(1).join(' ')}`);
   const frame = values.frame === undefined ? null : Number(values.frame);
   if (frame !== null && (!/^\d+$/.test(values.frame!) || !Number.isSafeInteger(frame))) throw new CommandError(EXIT.usage, `--frame is a number from 0, got ${values.frame}`);
+  if (values.branch !== undefined && !/^\d{1,9}$/.test(values.branch)) throw new CommandError(EXIT.usage, `--branch is a number from 0, got ${values.branch}`);
   if (values.out !== undefined && frame === null) throw new CommandError(EXIT.usage, '--out goes with --frame');
   const needed = values.storage === undefined || values.model === undefined;
   const config = needed ? loadConfig({ directory: ROOT, env: process.env }).config : null;
@@ -51,6 +53,7 @@ function readArguments(args: readonly string[]) {
   return {
     sessionId,
     frame,
+    branch: values.branch === undefined ? null : Number(values.branch),
     out: values.out ?? null,
     storageDirectory: values.storage === undefined ? resolve(ROOT, storage) : storage,
     modelDirectory: values.model ?? resolve(ROOT, config!.model.directory),
@@ -59,7 +62,7 @@ function readArguments(args: readonly string[]) {
 
 function parsed(args: readonly string[]) {
   try {
-    return parseArgs({ args: [...args], allowPositionals: true, options: { frame: { type: 'string' }, out: { type: 'string' }, storage: { type: 'string' }, model: { type: 'string' }, help: { type: 'boolean', short: 'h' } } });
+    return parseArgs({ args: [...args], allowPositionals: true, options: { frame: { type: 'string' }, branch: { type: 'string' }, out: { type: 'string' }, storage: { type: 'string' }, model: { type: 'string' }, help: { type: 'boolean', short: 'h' } } });
   } catch (error) {
     throw new CommandError(EXIT.usage, error instanceof Error ? error.message : String(error));
   }

@@ -2,7 +2,7 @@ import type { Clock, Timer } from '../observe/clock.ts';
 import type { Logger } from '../observe/log.ts';
 import { SegueError } from '../protocol/errors.ts';
 import { OutstandingWrites } from '../streams/outstanding_writes.ts';
-import { writeBytes, writtenFor, type DurablePosition, type FromStorage, type KeptHead, type KeptWorld, type StorageWrite, type StoryFingerprint } from '../streams/storage_messages.ts';
+import { writeBytes, writtenFor, type DurablePosition, type FromStorage, type KeptHead, type KeptStory, type KeptWorld, type StorageWrite, type StoryFingerprint } from '../streams/storage_messages.ts';
 import type { StoragePort } from './ports.ts';
 import { SessionKeeper } from './SessionKeeper.ts';
 
@@ -19,8 +19,10 @@ export interface SessionArchiveOptions {
   readonly windowChunks: number;
 }
 
+type Answer = Extract<FromStorage, { type: 'loaded' | 'listed' | 'read' }>;
+
 interface Question {
-  readonly resolve: (message: Extract<FromStorage, { type: 'loaded' | 'listed' }>) => void;
+  readonly resolve: (message: Answer) => void;
   readonly reject: (error: SegueError) => void;
   readonly watchdog: Timer;
 }
@@ -64,6 +66,7 @@ export class SessionArchive {
         log.info('sessions are written to disk again');
         return;
       case 'loaded':
+      case 'read':
       case 'listed': {
         const question = this.#questions.get(message.request);
         this.#questions.delete(message.request);
@@ -126,15 +129,26 @@ export class SessionArchive {
     return answer.world;
   }
 
+  /**
+   * The story in force up to a moment of it, where it is exact with all that leads there; null where the moment is before the end of its first chunk.
+   * Rejects with session_not_found, not_kept, timed_out, engine_unavailable.
+   */
+  async story(sessionId: string, to90k: number, exact: boolean): Promise<KeptStory | null> {
+    const answer = await this.#ask((request) => ({ type: 'story', request, sessionId, windowChunks: this.#options.windowChunks, to90k, exact }));
+    if (answer.type !== 'read') return null;
+    if (answer.error !== undefined) throw SegueError.from(answer.error);
+    return answer.story;
+  }
+
   async heads(): Promise<readonly KeptHead[]> {
     const answer = await this.#ask((request) => ({ type: 'list', request }));
     return answer.type === 'listed' ? answer.heads : [];
   }
 
-  #ask(question: (request: number) => Parameters<StoragePort['send']>[0]): Promise<Extract<FromStorage, { type: 'loaded' | 'listed' }>> {
+  #ask(question: (request: number) => Parameters<StoragePort['send']>[0]): Promise<Answer> {
     const { storage, clock } = this.#options;
     const request = ++this.#asked;
-    const { promise, resolve, reject } = Promise.withResolvers<Extract<FromStorage, { type: 'loaded' | 'listed' }>>();
+    const { promise, resolve, reject } = Promise.withResolvers<Answer>();
     const watchdog = clock.schedule(clock.now() + QUESTION_WATCHDOG_MS, () => {
       this.#questions.delete(request);
       reject(new SegueError('timed_out', 'the storage did not answer', { retryAfterMs: 1_000 }));

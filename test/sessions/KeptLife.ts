@@ -32,7 +32,7 @@ export class KeptLife {
 
   /** What the engine would have kept. */
   chunks(sessionId: string, from: number, to: number): void {
-    for (let chunk = from; chunk <= to; chunk++) this.storage.receive('engine', { type: 'write', number: ++this.#engineWrites, write: { type: 'chunk', sessionId, chunk: keptChunk(chunk) } });
+    for (let chunk = from; chunk <= to; chunk++) this.storage.receive('engine', { type: 'write', number: ++this.#engineWrites, write: { type: 'chunk', sessionId, branch: 0, chunk: keptChunk(chunk) } });
   }
 
   kill(): void {

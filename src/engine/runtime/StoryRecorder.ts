@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../../observe/clock.ts';
-import type { KeptTensor } from '../../streams/storage_messages.ts';
+import type { KeptBranch, KeptStory, KeptTensor } from '../../streams/storage_messages.ts';
 import type { BlockPool } from '../memory/BlockPool.ts';
 import type { BlockId } from '../model/work.ts';
 import type { ProgramState } from '../programs/RealtimeProgram.ts';
@@ -17,6 +17,9 @@ export interface StoryRecorderOptions {
   /** A block's bytes in place; undefined where they can't be read from here. */
   readonly view: (block: BlockId) => SharedBlock | undefined;
   readonly snapshotChunks: number;
+  /** The branch that it goes on with, and how many there are. */
+  readonly branch?: number;
+  readonly branches?: number;
   /** What is kept has a gap from this chunk on, or (null) goes on again. */
   readonly behind: (fromChunk: number | null, reason?: string) => void;
 }
@@ -37,9 +40,13 @@ export class StoryRecorder {
   #copying: { readonly blocks: readonly BlockId[]; timer: Timer } | null = null;
   #behind = false;
   #closed = false;
+  #branch: number;
+  #branches: number;
 
   constructor(options: StoryRecorderOptions) {
     this.#options = options;
+    this.#branch = options.branch ?? 0;
+    this.#branches = options.branches ?? 1;
   }
 
   /** A version was committed; its blocks are there during the call. Never throws: a story that can't be kept goes on, and it is told. */
@@ -55,12 +62,23 @@ export class StoryRecorder {
     }
   }
 
+  /** What is kept from here on is of another branch. Returns its number. */
+  branchOff(at: Omit<KeptBranch, 'branch' | 'parent'>): number {
+    const { sessionId, outlet } = this.#options;
+    const branch = this.#branches++;
+    outlet.offer({ type: 'branch', sessionId, branch: { ...at, branch, parent: this.#branch } }, []);
+    this.#branch = branch;
+    // A snapshot of what came after doesn't lead to it.
+    if (this.#lastSnapshot >= at.fromChunk) this.#lastSnapshot = at.fromChunk - 1;
+    return branch;
+  }
+
   #keep(part: KeptChunkPart, version: ProgramState, epoch: number): void {
     const { sessionId, keeping, outlet, clock, snapshotChunks, behind } = this.#options;
     const beginMs = clock.now();
     const { chunk, start90k, end90k, conditioningVersion } = part;
     const tensors = Object.entries(part.blocks).map(([name, block]) => this.#copy(name, block));
-    const write = { type: 'chunk', sessionId, chunk: { chunk, start90k, end90k, epoch, conditioningVersion, data: JSON.stringify(part.data), tensors } } as const;
+    const write = { type: 'chunk', sessionId, branch: this.#branch, chunk: { chunk, start90k, end90k, epoch, conditioningVersion, data: JSON.stringify(part.data), tensors } } as const;
     const taken = outlet.offer(write, tensors);
     if (taken === this.#behind) {
       this.#behind = !taken;
@@ -85,10 +103,11 @@ export class StoryRecorder {
     const blocks = Object.values(part.blocks);
     this.#options.pool.retain(blocks);
     this.#lastSnapshot = part.chunk;
-    this.#copying = { blocks, timer: this.#later(() => this.#copyNext(part, Object.entries(part.blocks), [])) };
+    const branch = this.#branch;
+    this.#copying = { blocks, timer: this.#later(() => this.#copyNext(branch, part, Object.entries(part.blocks), [])) };
   }
 
-  #copyNext(part: KeptSnapshotPart, left: readonly (readonly [string, BlockId])[], done: readonly KeptTensor[]): void {
+  #copyNext(branch: number, part: KeptSnapshotPart, left: readonly (readonly [string, BlockId])[], done: readonly KeptTensor[]): void {
     const { outlet, sessionId, clock } = this.#options;
     if (this.#copying === null) return;
     const [next, ...rest] = left;
@@ -96,12 +115,12 @@ export class StoryRecorder {
       const beginMs = clock.now();
       const tensors = [...done, this.#copy(...next)];
       outlet.spent.ms += clock.now() - beginMs;
-      this.#copying.timer = this.#later(() => this.#copyNext(part, rest, tensors));
+      this.#copying.timer = this.#later(() => this.#copyNext(branch, part, rest, tensors));
       return;
     }
     this.#release();
     // Where it doesn't fit there is none this time: chunks go on from the one before.
-    outlet.offer({ type: 'snapshot', sessionId, snapshot: { chunk: part.chunk, data: JSON.stringify(part.data), tensors: done } }, done);
+    outlet.offer({ type: 'snapshot', sessionId, branch, snapshot: { chunk: part.chunk, data: JSON.stringify(part.data), tensors: done } }, done);
   }
 
   #release(): void {
@@ -125,13 +144,14 @@ export class StoryRecorder {
 }
 
 /** For a session whose story is kept; null where there is nowhere to keep it, or nothing that could be read back. */
-export function openRecorder({ sessionId, program, device, keep, clock, toControl }: Pick<SessionOpening, 'sessionId' | 'program' | 'device'> & Pick<SessionDependencies, 'keep' | 'clock' | 'toControl'>): StoryRecorder | null {
+export function openRecorder({ sessionId, program, device, keep, clock, toControl, story }: Pick<SessionOpening, 'sessionId' | 'program' | 'device'> & Pick<SessionDependencies, 'keep' | 'clock' | 'toControl'> & { readonly story: Pick<KeptStory, 'branch' | 'branches'> | null }): StoryRecorder | null {
   const { worker, pool } = device;
   if (keep === null || program.keeping === undefined || worker.view === undefined) return null;
   return new StoryRecorder({
     sessionId,
     keeping: program.keeping,
     ...keep,
+    ...story,
     pool,
     clock,
     view: (block) => worker.view!(block),

@@ -27,6 +27,8 @@ export interface EngineOptions {
   readonly policy: 'unit' | 'chunk' | 'request';
   /** A snapshot of a kept story is made once in so many chunks: what follows the last one is recomputed from its latents, a write unit each, when it is resumed. */
   readonly snapshotChunks: number;
+  /** Chunks of the past whose versions are kept in memory, where there is room: a rewind or fork to one of them takes no time. 0: none. */
+  readonly pastChunks: number;
   /** Whether drafts are worked on before they are sent, where there is time for it. */
   readonly speculation: boolean;
   /** Offered to whoever is refused. */
@@ -50,6 +52,7 @@ export const DEFAULT_ENGINE_OPTIONS = {
   fenceWatchdogMs: 5000,
   policy: 'unit',
   snapshotChunks: 60,
+  pastChunks: 60,
   speculation: true,
   retryAfterMs: 2000,
 } as const satisfies EngineOptions;
