@@ -145,6 +145,10 @@ export class KeptReplay implements RealtimeProgram<ReplayState> {
     return { ...version, lineage: current.lineage + 1, sought: current.sought };
   }
 
+  returned(version: ReplayState, current: ReplayState): ReplayState {
+    return this.rewound(version, current);
+  }
+
   remakeMs(): null {
     return null;
   }

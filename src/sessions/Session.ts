@@ -26,6 +26,7 @@ import type { KeptOptions } from './session_return.ts';
 import { SessionReport } from './SessionReport.ts';
 import { SessionStatus } from './SessionStatus.ts';
 import type { Stay } from './StayEstimate.ts';
+import { SessionStory } from './SessionStory.ts';
 import { StoryPosition } from './StoryPosition.ts';
 
 /** Peers closing after their `closed` message has gone out. */
@@ -52,6 +53,7 @@ export class Session {
   readonly #reservation: EngineReservation;
   readonly #flow: SessionFlow;
   readonly #conversation: SessionConversation;
+  readonly #story: SessionStory;
   readonly #idle: IdleWatch;
   readonly #budget: SessionBudget;
   readonly #activity: SessionActivity;
@@ -67,7 +69,7 @@ export class Session {
     this.id = id;
     this.#channels = createSessionChannels(this.words, card);
     // Committed is what survives: where the story is kept, that is what has reached the disk.
-    const keeper = archive?.keeper(id, ({ media90k }) => this.#position.commit(media90k)) ?? null;
+    const keeper = archive?.keeper(id, ({ media90k, branch }) => this.#position.commit(media90k, branch)) ?? null;
     this.#keeper = keeper;
     this.events = new SessionEventLog(clock, readerFailed(log), keeper && ((event, told) => keeper.event(event, told)));
     this.memory = new PromptMemory({
@@ -76,11 +78,12 @@ export class Session {
       condensed: (turn, { standsFor }) => this.events.append('memory.condensed', { turn, standsFor }),
     });
     if (returning !== null) {
-      const { epoch, position90k, events, turns } = returning.from;
+      const { epoch, position90k, branch, events, turns, gone } = returning.from;
       this.words.restoreEpoch(epoch);
-      this.#position.restore(position90k);
+      this.#position.restore(position90k, branch);
       this.events.restore(events);
       this.memory.restore(turns);
+      if (gone !== null) this.memory.goBack(gone.from90k, gone.epoch);
       this.memory.rewind(position90k);
     }
     this.#status = new SessionStatus(() => this.#onMoved());
@@ -161,6 +164,7 @@ export class Session {
       },
       keeper,
     });
+    this.#story = new SessionStory({ sessionId: id, engine: options.engine, archive, status: this.#status, position: this.#position, memory: this.memory, connections: this.#connections, conversation: this.#conversation, events: this.events, report: this.#report });
     if (returning !== null) this.#conversation.restore(returning.from);
     // Whoever closes a session that nobody waits to open must not cause an unhandled rejection.
     this.#opened.promise.catch(() => undefined);
@@ -199,6 +203,22 @@ export class Session {
     return [this.#channels.video.buffer, this.#channels.audio.buffer];
   }
 
+  /** Where the story stands: what is presented. */
+  get presented90k(): number {
+    return this.#position.presented90k;
+  }
+
+  /** What another session that goes on with this one's past is made like. */
+  get origin() {
+    const { program, seed, prompt, image, adapter = null, plan = null, tenant, stamp, voice, endsOnLeave, limits } = this.#options;
+    return { program, seed, prompt, image, adapter, plan, tenant, stamp, voice, endsOnLeave, limits };
+  }
+
+  /** Resolves when something of its story is on disk, where it is kept, and after a second in any case. */
+  kept(): Promise<void> {
+    return (this.#storyKept ? this.#keeper?.whenDurable() : null) ?? Promise.resolve();
+  }
+
   get view(): SessionView {
     return this.#report.view;
   }
@@ -208,10 +228,10 @@ export class Session {
     if (this.state !== 'created') return this.#opened.promise;
     this.#keep();
     this.#status.move('open');
-    const { returning, prompt, adapter = null, memory = [], replay } = this.#options;
-    if (returning === null) {
+    const { returning, forked = null, prompt, adapter = null, memory = [], replay } = this.#options;
+    if (returning === null && forked === null) {
       if (memory.length > 0) this.memory.import(memory, null);
-      if (replay !== undefined) this.#position.restore(replay.from90k);
+      if (replay !== undefined) this.#position.restore(replay.from90k, 0);
       else this.memory.append({ requestId: null, prompt: prompt ?? this.memory.prompt, adapter, at: this.#report.createdAt, presented90k: 0, epoch: this.words.epoch, from90k: 0 });
     }
     this.#reservation.request();
@@ -222,7 +242,7 @@ export class Session {
     switch (message.type) {
       case 'session.opened':
         this.#storyKept = message.kept === true;
-        return this.#onOpened(message.format, message.resumedExactly === true);
+        return this.#onOpened(message.format, message.resumedExactly === true, message.at90k ?? 0);
       case 'session.refused':
         this.#reservation.onClosed();
         void this.fail(SegueError.from(message.error));
@@ -245,6 +265,11 @@ export class Session {
         const { deviceMs, lateFrames } = message;
         return this.#budget.report({ deviceMs, lateFrames });
       }
+      case 'story.wanted':
+        void this.#story.read(message);
+        return;
+      case 'session.rewound':
+        return this.#story.onRewound(message);
       case 'session.keeping': {
         const { behindFromChunk, reason } = message;
         this.#options.log.warn({ behindFromChunk, reason }, behindFromChunk === null ? 'the story is kept again' : 'the story is not kept');
@@ -408,10 +433,12 @@ export class Session {
 
   /** Written down when it opens: what it was created with. */
   #keep(): void {
-    const { id, program, seed, prompt, image, plan = null, tenant, stamp, voice, endsOnLeave, limits, archive } = this.#options;
+    const { id, program, seed, prompt, image, plan = null, tenant, stamp, voice, endsOnLeave, limits, archive, forked = null } = this.#options;
     if (archive === null || this.#keeper === null) return;
     const options: KeptOptions = { tenant, stamp, voice, endsOnLeave, idleMs: limits.idleMs, orphanMs: limits.orphanMs, budget: finite(limits.budget), ...(plan === null ? {} : { plan }) };
     this.#keeper.created({ sessionId: id, createdAt: this.#report.createdAt, program, seed, prompt, image, fingerprint: archive.fingerprint, options: JSON.stringify(options) });
+    // Of a live one the engine sees to it: what it has sent on its way to the disk comes first.
+    if (forked?.story != null) archive.write({ type: 'fork', sessionId: id, from: forked.from, branch: forked.story.branch ?? 0, throughChunk: forked.story.chunks.at(-1)!.chunk });
   }
 
   /** Nothing more is written of it. @param reason why it has ended for good; null: it may come back. */
@@ -425,13 +452,19 @@ export class Session {
     if (refusal) throw refusal;
   }
 
-  #onOpened(format: EngineCard['format'], exact: boolean): void {
+  #onOpened(format: EngineCard['format'], exact: boolean, at90k: number): void {
     if (this.state !== 'waiting') return;
     const { media, stamp, voice } = this.#options;
     this.#reservation.settle();
     if (!media.send({ type: 'session.open', sessionId: this.id, channels: this.#channels, format, stamp, voice })) return void this.fail(new SegueError('engine_unavailable', 'the media thread is gone'));
     this.#status.move('opened');
-    const { returning } = this.#options;
+    const { returning, forked = null } = this.#options;
+    if (forked !== null) {
+      this.#position.restore(at90k, 0);
+      this.memory.adopt(forked.turnsAt(at90k));
+      this.events.append('session.forked', { from: forked.from, media90k: at90k, exact });
+      this.#conversation.sayAgain();
+    }
     if (returning !== null) {
       this.events.append('session.resumed', { media90k: returning.from.position90k, exact, epoch: this.words.epoch });
       this.#flow.restore(returning.from.flow);

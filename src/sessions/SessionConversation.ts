@@ -4,8 +4,9 @@ import { SegueError } from '../protocol/errors.ts';
 import { adapterWish } from '../protocol/session_adapter.ts';
 import type { EngineToControl } from '../streams/messages.ts';
 import type { SessionWords } from '../streams/session_words.ts';
+import { ROLES } from './ports.ts';
 import type { PromptMemory } from './PromptMemory.ts';
-import { isSceneKind, type LedgerEntry, type RequestAnswer } from './RequestLedger.ts';
+import { isSceneKind, outlivesProcess, type LedgerEntry, type RequestAnswer } from './RequestLedger.ts';
 import type { WaitUntil } from './RequestWaiters.ts';
 import type { SessionActivity } from './SessionActivity.ts';
 import { SessionCaptions } from './SessionCaptions.ts';
@@ -76,7 +77,7 @@ export class SessionConversation {
 
   /** The engine has the session: what it was asked for and hasn't shown for good is asked for again. */
   goOn({ again }: SessionReturn): void {
-    if (again !== null) this.#requests.askAgain(again);
+    for (const request of again) this.#requests.askAgain(request);
   }
 
   receive(message: ChannelMessage): void {
@@ -128,6 +129,16 @@ export class SessionConversation {
     events.append(type, body);
   }
 
+  /** The story has gone back: the words that go with it are those of the turn that is in force there. */
+  sayAgain(): void {
+    const { memory, connections } = this.#parts;
+    const turn = memory.turnInForce;
+    if (turn === null) return;
+    for (const stream of ['plan', 'narration'] as const) {
+      if (turn[stream] !== '') connections.broadcast('state', this.#captions.take({ requestId: turn.requestId, stream, text: turn[stream], complete: true }));
+    }
+  }
+
   /** Ends every open request and every waiting caller. Idempotent. */
   close(error: SegueError): void {
     this.#requests.close(error);
@@ -148,6 +159,7 @@ export class SessionConversation {
       get presented90k() {
         return position.presented90k;
       },
+      held: (media90k) => position.held(media90k),
       refusal: () => status.requestRefusal() ?? this.#storageRefusal(),
       mayDrive: (connectionId) => connectionId === null || (connections.roles(connectionId)?.has('drive') ?? false),
       toEngine: (request) => {
@@ -157,6 +169,11 @@ export class SessionConversation {
       toConnection: (connectionId, answer) => void connections.send(connectionId, 'control', answer),
       onHello: (connectionId, hello) => this.#onHello(connectionId, hello),
       onDraft: (connectionId, draft) => this.#drafts.receive(connectionId, draft),
+      fork: async ({ media90k, ticket }, connectionId) => {
+        const { fork } = this.#options;
+        if (fork === undefined) throw new SegueError('forbidden', 'sessions can’t be forked here');
+        return fork(id, { media90k, ticket, roles: [...((connectionId === null ? null : connections.roles(connectionId)) ?? ROLES)] });
+      },
       onActivity: () => this.#parts.onActivity(),
       onAccepted: (request, entry, version, held90k) => this.#onAccepted(request, entry, version, held90k),
       onAnswer: (entry, answer) => this.#onAnswer(entry, answer),
@@ -240,11 +257,12 @@ export class SessionConversation {
 
   #onAnswer(entry: LedgerEntry, answer: RequestAnswer): void {
     const { events, flow, memory, report } = this.#parts;
-    const { type, ...data } = answer;
+    // Whoever reads events may not drive: a token for the fork is its driver's alone.
+    const { type, ...data } = answer.type === 'forked' ? { type: answer.type, re: answer.re, session: answer.session, media90k: answer.media90k } : answer;
     const kept = this.#kept.get(entry.id);
     if (this.#parts.keeper !== null && kept !== undefined) {
       this.#keep(this.#parts.keeper, entry, kept);
-      if (entry.done && !(isSceneKind(entry.kind) && type === 'applied')) this.#kept.delete(entry.id);
+      if (entry.done && !(outlivesProcess(entry.kind) && type === 'applied')) this.#kept.delete(entry.id);
     }
     events.append(`request.${type}`, { kind: entry.kind, ...data });
     if (answer.type !== 'accepted') this.#options.onSettled?.(entry.kind, answer.type, this.#clock.now() - entry.acceptedMs);

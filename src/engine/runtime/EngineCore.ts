@@ -3,7 +3,7 @@ import type { Clock, Timer } from '../../observe/clock.ts';
 import { SegueError } from '../../protocol/errors.ts';
 import type { MediaEvent } from '../../streams/media_events.ts';
 import type { OutstandingBounds } from '../../streams/outstanding_writes.ts';
-import type { FromStorage } from '../../streams/storage_messages.ts';
+import type { FromStorage, KeptStory } from '../../streams/storage_messages.ts';
 import type { ControlToEngine, EngineRequest, EngineStats, EngineToControl, InjectedFault, MediaToEngine, TraceEvent } from '../../streams/messages.ts';
 import { engineCard } from '../deployment/engine_card.ts';
 import type { RealtimeProgram } from '../programs/RealtimeProgram.ts';
@@ -147,6 +147,9 @@ export class EngineCore {
       case 'session.frames':
         this.#sessions.get(message.sessionId)?.incoming(message.frames);
         break;
+      case 'session.story':
+        this.#sessions.get(message.sessionId)?.rewindTo(message);
+        break;
       case 'session.draft': {
         const { sessionId, draftId, prompt, seamless } = message;
         this.#sessions.get(sessionId)?.draft(prompt === null ? null : { draftId, prompt, seamless });
@@ -242,7 +245,7 @@ export class EngineCore {
   // ---------------------------------------------------------------- sessions
 
   #open(message: Extract<ControlToEngine, { type: 'session.open' }>): void {
-    const { sessionId, model, program: name, seed, prompt, image, adapter = null, plan, channels, story = null, replay } = message;
+    const { sessionId, model, program: name, seed, prompt, image, adapter = null, plan, channels, story = null, fork, lineage, replay } = message;
     const refuse = (error: SegueError): void => this.#deps.toControl({ type: 'session.refused', sessionId, error: error.toBody() });
     const program = this.#deps.programs[name];
     if (this.#draining) return refuse(new SegueError('draining', 'the server is being stopped'));
@@ -251,12 +254,16 @@ export class EngineCore {
     if (program === undefined) return refuse(new SegueError('program_not_found', `no program ${name}`, { param: 'program' }));
     if (program.tape !== undefined && this.#reader === null) return refuse(new SegueError('not_kept', 'nothing is kept here that could be played'));
     const { retryAfterMs } = this.#options;
+    const past = fork === undefined ? null : (this.#sessions.get(fork.from)?.forkAt(fork.to90k) ?? null);
+    if (fork !== undefined && past === null) return refuse(new SegueError('not_kept', `session ${fork.from} has nothing of that moment in memory`));
     let reason = 'no device answers';
-    for (const device of this.#placement.rank(this.#devices)) {
+    // Blocks lie with one executor: what shares them goes there.
+    const ranked = this.#placement.rank(this.#devices).filter((device) => fork === undefined || device === this.#sessions.get(fork.from)!.device);
+    for (const device of ranked) {
       const ask = () => device.admission.admit(sessionId, program.demand, { video: channels.video.slots, audio: channels.audio.slots });
       let admission = ask();
       // What nobody has asked for yet makes room for whoever comes.
-      if (!admission.admitted && admission.reason === 'memory' && this.#speculationsOn(device).filter((draft) => draft.yieldMemory()).length > 0) admission = ask();
+      if (!admission.admitted && admission.reason === 'memory' && this.#yieldMemory(device)) admission = ask();
       if (!admission.admitted) {
         reason = admission.reason;
         if (reason === 'slots') return refuse(new SegueError('bad_request', `output pools need ${program.demand.minSlots.video} slots`));
@@ -266,8 +273,9 @@ export class EngineCore {
       let session: EngineSession;
       let resumed: ResumedStory | null = null;
       try {
-        resumed = story === null ? null : resumeStory(story, { sessionId, program, seed, device });
-        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(replay === undefined ? {} : { replay }), channels, device, grant: admission.grant, resumed }, this.#sessionDependencies());
+        const resume = (kept: KeptStory) => resumeStory(kept, { sessionId, program, seed, device });
+        resumed = past?.resumed ?? (story === null ? null : resume(story));
+        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(replay === undefined ? {} : { replay }), channels, device, grant: admission.grant, resumed, resume, ...(lineage === undefined ? {} : { lineage }) }, this.#sessionDependencies());
       } catch (error) {
         resumed?.settle();
         admission.grant.release();
@@ -276,9 +284,12 @@ export class EngineCore {
       this.#sessions.set(sessionId, session);
       device.worker.attach(sessionId, { video: channels.video, audio: channels.audio });
       session.start(resumed?.exact ?? null);
+      past?.keep(session);
       return;
     }
     this.#trace({ type: 'trace.scheduler', name: 'session.refused', atMs: this.#deps.clock.now(), sessionId, args: { reason } });
+    // Another device may have room for it, with memory of its own.
+    if (fork !== undefined && this.#devices.length > 1) return refuse(new SegueError('not_kept', `the device of session ${fork.from} is full (${reason})`));
     refuse(reason === 'no device answers' ? new SegueError('engine_unavailable', reason, { retryAfterMs }) : new SegueError('at_capacity', `another session can't be sustained (${reason})`, { retryAfterMs }));
   }
 
@@ -377,6 +388,13 @@ export class EngineCore {
 
   #sessionsOn(device: Device<WorkSource>): WorkSource[] {
     return [...[...this.#sessions.values()].filter((session) => session.device === device), ...this.#runs.on(device), ...this.#speculationsOn(device)];
+  }
+
+  /** What was made ahead goes, and what is kept only for going back. True where that freed any memory. */
+  #yieldMemory(device: Device<WorkSource>): boolean {
+    const drafts = this.#speculationsOn(device).filter((draft) => draft.yieldMemory());
+    const pasts = [...this.#sessions.values()].filter((session) => session.device === device && session.yieldMemory());
+    return drafts.length + pasts.length > 0;
   }
 
   #speculationsOn(device: Device<WorkSource>): Speculation[] {

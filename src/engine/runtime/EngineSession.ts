@@ -20,6 +20,7 @@ import { openRecords, type ChunkRecords } from './ChunkRecords.ts';
 import { REQUEST_CHUNKS } from './engine_options.ts';
 import { FenceWatch } from './FenceWatch.ts';
 import { MediaRecall } from './MediaRecall.ts';
+import { PastMemory } from './PastMemory.ts';
 import type { ResumedStory } from './resume_story.ts';
 import { SessionAnswers, type ShownAt } from './SessionAnswers.ts';
 import { SceneRequests } from './SceneRequests.ts';
@@ -33,6 +34,7 @@ import { Story } from './Story.ts';
 import { TapeFeed } from './TapeFeed.ts';
 import { StepFailures } from './StepFailures.ts';
 import { StoryProgress } from './StoryProgress.ts';
+import { StoryRewinds, type DeliveredStory } from './StoryRewinds.ts';
 import { openRecorder, type StoryRecorder } from './StoryRecorder.ts';
 import type { CommittedUnit, WorkSource } from './WorkSource.ts';
 
@@ -87,11 +89,14 @@ export class EngineSession implements WorkSource {
   readonly #recorder: StoryRecorder | null;
   readonly #progress: StoryProgress;
   readonly #scenes: SceneRequests;
+  readonly #rewinds: StoryRewinds;
   readonly #resumed: ResumedStory | null;
   #speculation: Speculation | null = null;
 
-  constructor({ sessionId, program, seed, prompt, image, adapter, plan, replay, channels, device, grant, resumed }: SessionOpening, deps: SessionDependencies) {
-    const initial = resumed?.initial ?? program.open({ seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(replay === undefined ? {} : { replay }) });
+  constructor({ sessionId, program, seed, prompt, image, adapter, plan, replay, channels, device, grant, resumed, lineage, resume }: SessionOpening, deps: SessionDependencies) {
+    const begin = () => program.open({ seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(replay === undefined ? {} : { replay }) });
+    const from = resumed?.initial ?? begin();
+    const initial = lineage === undefined ? from : program.returned(from, from, 0, lineage);
     this.sessionId = sessionId;
     this.program = program;
     this.seed = seed;
@@ -116,7 +121,7 @@ export class EngineSession implements WorkSource {
     this.latch = new ActionLatch(this.#action);
     this.#streams = new SessionStreams(sessionId, device.loaded.weightsVersion, deps.toMedia);
     this.#answers = new SessionAnswers(sessionId, deps.toControl);
-    this.#story = new Story(program, initial, device.pool, this.pools);
+    this.#story = new Story(program, initial, device.pool, this.pools, this.#past());
     this.#resumed = resumed;
     resumed?.held();
     if (initial.position90k > 0) {
@@ -125,7 +130,7 @@ export class EngineSession implements WorkSource {
       this.timeline.detach(nowMs, initial.position90k);
     }
     this.#records = openRecords(this);
-    this.#recorder = openRecorder({ sessionId, program, device, keep: deps.keep, records: this.#records, clock: deps.clock, toControl: deps.toControl });
+    this.#recorder = openRecorder({ sessionId, program, device, keep: deps.keep, records: this.#records, clock: deps.clock, toControl: deps.toControl, story: resumed === null ? null : { kept: resumed.kept, lastChunk: initial.chunk - 1 } });
     const { words, timeline, reserve, latch } = this;
     this.#progress = new StoryProgress({ sessionId, program, story: this.#story, timeline, recorder: this.#recorder, clock: deps.clock, epoch: () => this.epoch, toControl: deps.toControl, trace: this.#trace });
     this.#scenes = new SceneRequests({
@@ -147,6 +152,26 @@ export class EngineSession implements WorkSource {
     });
     const { tape } = program;
     this.#tape = tape === undefined || deps.reader === null ? null : new TapeFeed({ tape, story: this.#story, reader: deps.reader, fed: () => this.#woken(), failed: (error) => this.fault(error, true) });
+    this.#rewinds = new StoryRewinds({
+      sessionId,
+      program,
+      story: this.#story,
+      progress: this.#progress,
+      halt: this.#halt,
+      recorder: this.#recorder,
+      clock: deps.clock,
+      resume,
+      begin,
+      epoch: () => this.epoch,
+      toControl: deps.toControl,
+      applied: (requestId) => {
+        this.#recall.reset();
+        this.#answerApplied(requestId, 'rewind');
+      },
+      failed: (requestId, error) => this.#answers.failed(requestId, error),
+      superseded: (requestId, by) => this.#answers.superseded(requestId, by),
+      settled: (waited) => this.#settled(waited),
+    });
     this.#recall = new MediaRecall({ program, story: this.#story, words, timeline, reserve, latch, streams: this.#streams, device });
   }
 
@@ -180,6 +205,11 @@ export class EngineSession implements WorkSource {
     return this.#status !== 'live' || this.words.closed;
   }
 
+  /** Versions from before the committed one that a rewind could go back to at once. */
+  get pastVersions(): number {
+    return this.#story.pastVersions;
+  }
+
   /** Versions kept, the committed one included. */
   get versions(): number {
     return this.#story.versions;
@@ -211,7 +241,7 @@ export class EngineSession implements WorkSource {
 
   /** @param resumedExactly whether a story that it goes on with has the same bits as if it had never stopped; null where it begins. */
   start(resumedExactly: boolean | null = null): void {
-    this.#deps.toControl({ type: 'session.opened', sessionId: this.sessionId, format: this.program.format, kept: this.#recorder !== null, ...(resumedExactly === null ? {} : { resumedExactly }) });
+    this.#deps.toControl({ type: 'session.opened', sessionId: this.sessionId, format: this.program.format, kept: this.#recorder !== null, ...(resumedExactly === null ? {} : { resumedExactly, at90k: this.#story.state.position90k }) });
     this.#streams.init(this.program.format);
     this.#tape?.pull();
     this.#deps.changed(this);
@@ -225,6 +255,7 @@ export class EngineSession implements WorkSource {
       if (request.request !== 'adopt') this.#answers.failed(requestId, new SegueError('session_closed', 'the session has ended'));
       return;
     }
+    if (this.#rewinds.takes(request)) return;
     if (!this.#readsNow() && this.#unread.length < MAX_UNREAD) {
       this.#unread.push(request);
       return;
@@ -254,10 +285,7 @@ export class EngineSession implements WorkSource {
         if (this.#tape !== null) {
           this.#halt.go();
           this.timeline.detach(nowMs, this.#tape.seek(request.to90k, requestId));
-          break;
-        }
-        this.#progress.backTo(request.presented90k);
-        this.#answers.failed(requestId, new SegueError('not_kept', 'nothing before what was presented is kept'));
+        } else this.#rewinds.begin(request);
         break;
       case 'hold':
         this.#halt.hold(requestId);
@@ -281,6 +309,51 @@ export class EngineSession implements WorkSource {
     this.#speculation?.moved();
   }
 
+  /**
+   * A version at or before a moment of the story, for another session to go on from: its blocks are counted again, and nothing here changes. Null where it isn't in memory.
+   * `keep` makes what is kept of the past the other's as well.
+   */
+  forkAt(to90k: MediaTime90k): { readonly resumed: ResumedStory; readonly keep: (fork: EngineSession) => void } | null {
+    const version = this.closed ? null : this.#story.at(to90k);
+    if (version === null) return null;
+    const resumed: ResumedStory = { initial: version, exact: true, speed: this.words.action.speed, kept: {}, held: () => undefined, settle: () => undefined };
+    return { resumed, keep: (fork) => this.#shareKept(fork, version) };
+  }
+
+  #shareKept(fork: EngineSession, version: ProgramState): void {
+    if (fork.#recorder === null || this.#recorder === null) return;
+    const { branch, chunk } = this.#recorder.end;
+    fork.#recorder.copyFrom(this.sessionId, { branch, chunk: Math.min(chunk, version.chunk - 1) });
+    // What this one has yet to commit is the other's beginning.
+    for (const later of this.#story.from(0)) if (later.chunk - 1 > chunk && later.position90k <= version.position90k) fork.#recorder.committed(later, fork.epoch);
+  }
+
+  /** What was kept of the story, for a rewind that waits for it. */
+  rewindTo(delivered: DeliveredStory): void {
+    if (!this.closed) this.#rewinds.deliver(delivered);
+  }
+
+  /** Memory is wanted by somebody who has asked for something: versions of the past go. True where that freed any. */
+  yieldMemory(): boolean {
+    return this.#story.forgetPast();
+  }
+
+  #settled(waited: readonly EngineRequest[]): void {
+    for (const request of waited) this.receive(request);
+    this.#deps.changed(this);
+    this.#speculation?.moved();
+    this.#deps.wake();
+  }
+
+  #past() {
+    const { pastChunks, policy } = this.#deps.options;
+    const { chunkMemory } = this.program.demand;
+    if (pastChunks === 0 || chunkMemory === undefined || policy !== 'unit') return null;
+    const { device, grant } = this;
+    const whole = Object.fromEntries(Object.entries(chunkMemory).map(([tag, bytes]) => [tag, bytes * pastChunks]));
+    return { chunks: pastChunks, memory: new PastMemory({ pool: device.pool, account: grant.account, reserve: () => device.admission.admitSlack(`${this.sessionId}:past`, whole) }) };
+  }
+
   /** What is being typed, before it is sent; null where it was emptied. Ignored where nothing is made ahead. */
   draft(draft: Draft | null): void {
     const { options, clock, toControl, trace, speculates, draftChanged } = this.#deps;
@@ -289,7 +362,7 @@ export class EngineSession implements WorkSource {
     if (this.#speculation === null) {
       if (draft === null) return;
       const { sessionId, program, seed, words, latch, device, pools } = this;
-      const phase = () => (this.closed || this.fenced() ? 'none' : this.#halt.ahead);
+      const phase = () => (this.closed || this.#halt.ahead === 'none' || this.fenced() ? 'none' : this.#halt.ahead);
       this.#speculation = new Speculation({ sessionId, program, seed, words, latch, device, pools, story: this.#story, phase }, speculative, { clock, toControl, trace, changed: draftChanged, spent: (deviceMs) => this.spent(deviceMs) });
       speculates(this.#speculation);
     }
@@ -404,6 +477,7 @@ export class EngineSession implements WorkSource {
         if (frame.start90k >= this.#recall.until90k) this.timeline.ready(due - nowMs);
       }
       this.#resumed?.settle();
+      this.#rewinds.flowing();
       this.timeline.flowing();
       this.#streams.frame(frame, this.epoch);
       this.#records?.went(frame.start90k, this.epoch);
@@ -449,7 +523,7 @@ export class EngineSession implements WorkSource {
     this.#status = 'failed';
     this.#halt.release();
     this.#fence.close();
-    this.#answers.failAll(error, this.#unread.splice(0));
+    this.#answers.failAll(error, [...this.#rewinds.close(), ...this.#unread.splice(0)]);
     this.#streams.complete('failed');
     this.#deps.changed(this);
   }
@@ -457,7 +531,7 @@ export class EngineSession implements WorkSource {
   /** Ends the session: answers what is unanswered, lets go of blocks, slots and reservations. Idempotent. A unit in flight gives its own back when it returns. */
   close(): void {
     if (this.#status === 'closed') return;
-    this.#answers.failAll(new SegueError('session_closed', 'the session was closed'), this.#unread.splice(0));
+    this.#answers.failAll(new SegueError('session_closed', 'the session was closed'), [...this.#rewinds.close(), ...this.#unread.splice(0)]);
     this.#status = 'closed';
     this.#halt.release();
     this.#fence.close();
