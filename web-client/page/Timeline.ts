@@ -16,6 +16,9 @@ const WORDS_AFTER_MS = 1_200;
 /** A frame is on the server's disk a moment after it was seen. */
 const SETTLED_90K = 90_000;
 
+/** What is told of the position may be so old. */
+const DRIFT_90K = 2 * 90_000;
+
 interface Shown {
   readonly item: HTMLLIElement;
   readonly button: HTMLButtonElement;
@@ -72,6 +75,7 @@ export class Timeline {
       if (range !== null) cells.reach(range.to90k - 1, range.from90k);
       client.on('frame', (frame) => this.#client === client && this.#painted(frame));
       client.on('rewound', ({ media90k, branch }) => this.#rewound(client, cells, media90k, branch));
+      client.on('session', ({ presented90k }) => this.#client === client && this.#told(presented90k));
       client.on('applied', () => this.#client === client && this.#wantWords());
     }
     this.#render();
@@ -101,6 +105,11 @@ export class Timeline {
 
   #painted({ rtp, notice }: PaintedFrame): void {
     if (notice !== null) this.#position90k = notice.media90k + Math.max(0, (rtp - notice.rtp) | 0);
+  }
+
+  /** Frames that came late have moved RTP time and not the story: the server knows where it is. */
+  #told(presented90k: number): void {
+    if (Math.abs(presented90k - this.#position90k) > DRIFT_90K) this.#position90k = presented90k;
   }
 
   #rewound(client: SegueClient, cells: TimelineCells, media90k: number, branch: number): void {
