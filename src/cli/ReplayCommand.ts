@@ -19,6 +19,8 @@ export interface ReplayWish {
   readonly sessionId: string;
   /** Frame of the story, from 0; null: all of the story is compared, and no picture is written. */
   readonly frame: number | null;
+  /** Of a story that was gone back in; null: the branch in force. */
+  readonly branch: number | null;
   /** Where the picture goes. */
   readonly out: string | null;
   readonly storageDirectory: string;
@@ -44,7 +46,8 @@ export async function replayCommand(wish: ReplayWish, output: Output): Promise<n
       throw new CommandError(EXIT.unusable, `the session was made with ${head.fingerprint.modelId} ${head.fingerprint.weightsVersion}, ${wish.modelDirectory} is ${spec.modelId} ${weightsVersion}: only the same weights can make it again`);
     }
     const frameChunk = wish.frame === null ? null : Math.floor(wish.frame / spec.framesPerChunk);
-    const extent = reader.extent(wish.sessionId);
+    const branch = branchOf(reader, wish);
+    const extent = reader.extent(wish.sessionId, branch);
     const stretches = stretchesOf(extent, frameChunk);
     if (stretches.length === 0) throw new CommandError(EXIT.unusable, notThere(extent.chunks, wish.frame));
     const worker = new OnnxWorker({ id: 'replay', calibrationRuns: 1, spare: false });
@@ -57,7 +60,7 @@ export async function replayCommand(wish: ReplayWish, output: Output): Promise<n
       const audio = SharedPool.create(8 * Math.ceil(spec.format.audioSampleRate / spec.format.framesPerSecond / 4), 1);
       worker.attach(REPLAY_SESSION, { video: video.descriptor, audio: audio.descriptor });
       const replay = new StoryReplay({ worker, modelId, model, kernels: Object.values(kernels), seed: head.seed });
-      const compared = await compare(replay, reader, head, stretches, output);
+      const compared = await compare(replay, reader, head, stretches, branch, output);
       const last = compared.last;
       if (wish.frame !== null && last?.chunk === frameChunk) await writePicture(await replay.picture(last, wish.frame % spec.framesPerChunk, video), spec.format, wish, output);
       return report(compared, extent.chunks.length, head.fingerprint, machine, wish.frame !== null, output);
@@ -69,6 +72,14 @@ export async function replayCommand(wish: ReplayWish, output: Output): Promise<n
   }
 }
 
+/** Undefined: the one in force. @throws {CommandError} naming the branches that there are. */
+function branchOf(reader: SessionReader, { sessionId, branch }: ReplayWish): number | undefined {
+  if (branch === null) return undefined;
+  const known = [0, ...reader.branches(sessionId).map((other) => other.branch)];
+  if (!known.includes(branch)) throw new CommandError(EXIT.unusable, `no branch ${branch}: the story has ${known.length === 1 ? 'only branch 0' : `branches ${known.join(', ')}`}`);
+  return branch;
+}
+
 interface Compared {
   readonly chunks: number;
   readonly seeded: number;
@@ -77,12 +88,12 @@ interface Compared {
 }
 
 /** Until the first chunk that differs: everything after it follows from another past. With a frame, to that frame. */
-async function compare(replay: StoryReplay, reader: SessionReader, { sessionId }: KeptHead, stretches: readonly Stretch[], output: Output): Promise<Compared> {
+async function compare(replay: StoryReplay, reader: SessionReader, { sessionId }: KeptHead, stretches: readonly Stretch[], branch: number | undefined, output: Output): Promise<Compared> {
   let [chunks, seeded] = [0, 0];
   let last: ReplayedChunk | null = null;
   for (const { from, to, snapshot } of stretches) {
     output.line(`chunks ${from} to ${to}, from ${snapshot === null ? 'the beginning' : `the snapshot at ${snapshot}`}`);
-    for await (const chunk of replay.run(read(reader, sessionId, from, to), snapshot === null ? null : reader.snapshot(sessionId, snapshot))) {
+    for await (const chunk of replay.run(read(reader, sessionId, from, to, branch), snapshot === null ? null : reader.snapshot(sessionId, snapshot, branch))) {
       last = chunk;
       chunks += 1;
       if (chunk.seeded) seeded += 1;
@@ -114,8 +125,8 @@ async function writePicture(rgb: Uint8Array, { width, height }: { readonly width
   output.line(`frame ${frame}: ${file}`);
 }
 
-function* read(reader: SessionReader, sessionId: string, from: number, to: number): Generator<KeptChunk> {
-  for (let at = from; at <= to; at += READ_CHUNKS) yield* reader.chunks(sessionId, at, Math.min(to, at + READ_CHUNKS - 1));
+function* read(reader: SessionReader, sessionId: string, from: number, to: number, branch: number | undefined): Generator<KeptChunk> {
+  for (let at = from; at <= to; at += READ_CHUNKS) yield* reader.chunks(sessionId, at, Math.min(to, at + READ_CHUNKS - 1), branch);
 }
 
 function notThere(chunks: readonly number[], frame: number | null): string {

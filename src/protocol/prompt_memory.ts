@@ -25,7 +25,7 @@ const TURN = {
   at: Type.String({ maxLength: 40, description: 'Calendar time, ISO 8601.' }),
   presented90k: Count,
   epoch: Count,
-  outcome: Type.Enum(['open', 'applied', 'superseded', 'failed']),
+  outcome: Type.Enum(['open', 'applied', 'superseded', 'failed', 'rewound'], { description: 'rewound: the story went back to before it, so that it is no part of it any more.' }),
   presented: nullable({ ...MediaRange, description: 'Media time in which it was presented. Null: it was not, or what was is no part of the story any more.' }),
   standsFor: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, description: 'Turns that were folded into this one, itself included; its words are those of the last in force.' }),
   imported: Type.Boolean({ description: 'It was brought along: its media times are of another session.' }),

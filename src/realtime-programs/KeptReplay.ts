@@ -145,6 +145,10 @@ export class KeptReplay implements RealtimeProgram<ReplayState> {
     return { ...version, lineage: current.lineage + 1, sought: current.sought };
   }
 
+  returned(version: ReplayState, current: ReplayState, _conditioningVersion: number, lineage = current.lineage + 1): ReplayState {
+    return { ...version, lineage };
+  }
+
   remakeMs(): null {
     return null;
   }

@@ -81,6 +81,19 @@ export class SceneChanges {
     return this.#media.prepared({ ...this.#wished({ ...version, lineage, incoming }, unseen), talk: still, narration });
   }
 
+  returned(version: ContinuationState, current: ContinuationState, conditioningVersion: number, lineage = current.lineage + 1): ContinuationState {
+    const { scene, talk, incoming } = version;
+    return this.#media.prepared({
+      ...version,
+      lineage,
+      scene: scene === null ? null : { ...scene, conditioningVersion },
+      talk: talk === null ? null : { ...talk, conditioningVersion },
+      upcoming: null,
+      narration: null,
+      incoming: incoming === null ? null : { ...incoming, waiting: current.incoming?.waiting ?? null, encode: null },
+    });
+  }
+
   /** A kept version, with a scene that is not in it to be shown next, in the way in which it was asked for. */
   #wished(version: ContinuationState, wish: Scene | null): ContinuationState {
     if (wish === null) return { ...version, upcoming: null };

@@ -200,6 +200,10 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     return this.#changes.rewound(version, current);
   }
 
+  returned(version: ContinuationState, current: ContinuationState, conditioningVersion: number, lineage?: number): ContinuationState {
+    return this.#changes.returned(version, current, conditioningVersion, lineage);
+  }
+
   remakeMs(version: ContinuationState, predict: Predict): number | null {
     return this.#changes.remakeMs(version, predict);
   }

@@ -1,3 +1,4 @@
+import type { MemoryBudget } from '../engine/memory/BlockPool.ts';
 import type { MemoryTag } from '../engine/model/work.ts';
 import type { ProgramSpec } from '../engine/programs/ProgramSpec.ts';
 import type { MediaDemand } from '../engine/scheduler/AdmissionController.ts';
@@ -12,6 +13,9 @@ const DIRECTOR_CACHES = 2;
 const CHUNKS_BESIDE_WINDOW = 6;
 /** Scenes alive at once: of the versions kept, of the chunk in flight, the next one, one being encoded, and those that a blend goes over from. */
 const SCENES_ALIVE = 11;
+
+/** Of a past that changes scenes as often as somebody who plays with it: every second. Where it is more often, less of the past is kept. */
+const CHUNKS_A_SCENE = 6;
 
 /** Nodes and edges of a video continuation over one model instance. */
 export function continuationSpec({ loops, components, image }: ContinuationModel, transform = false): ProgramSpec {
@@ -84,7 +88,16 @@ export function continuationDemand(model: ContinuationModel, chunkMs: number, tr
     chunkMs,
     redirectComponents: [...directorPass(components), components.encoder, ...times(components.denoise, steps), components.picture, components.sound],
     memory,
+    chunkMemory: pastChunkMemory(model),
     // A chunk beyond the look-ahead: less would stop the picture while media still holds the frames before.
     minSlots: { video: framesPerChunk + 1, audio: framesPerChunk + 1 },
   };
+}
+
+/** What a chunk of the past holds beside its neighbours: its keys and values, latents and what they were pinned to, what the synthesiser carried, and a share of a scene. */
+function pastChunkMemory({ components, framesPerChunk, bytesOf }: ContinuationModel): MemoryBudget {
+  const memory: Record<MemoryTag, number> = { weights: 0, kv: 0, activations: 0, staging: 0 };
+  const alive: Readonly<Record<string, number>> = { [components.write]: 1, [components.denoise]: 2, [components.sound]: framesPerChunk, [components.encoder]: 1 / CHUNKS_A_SCENE };
+  for (const [component, count] of Object.entries(alive)) for (const [tag, bytes] of Object.entries(bytesOf(component))) memory[tag as MemoryTag] += Math.ceil(bytes * count);
+  return memory;
 }

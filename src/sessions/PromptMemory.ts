@@ -65,6 +65,11 @@ export class PromptMemory {
     return this.#last?.adapter ?? null;
   }
 
+  /** The turn that what is shown is made of. */
+  get turnInForce(): Turn | null {
+    return this.#last ?? null;
+  }
+
   append({ prompt, adapter, ...turn }: NewTurn): void {
     // A turn that replaces another before anything of it was shown keeps what it doesn't name itself: so does the engine.
     const last = this.#turns.at(-1);
@@ -130,6 +135,29 @@ export class PromptMemory {
     }
   }
 
+  /**
+   * The story goes on from there, and with it what was in force then: later turns stay listed, and nothing is made of them any more.
+   * @param epoch of the rewind: what was asked for in it, or after it, was asked for there.
+   */
+  goBack(to90k: MediaTime90k, epoch: number): void {
+    for (const turn of this.#turns) {
+      if (turn.imported || turn.epoch >= epoch || isVoid(turn) || isPartOf(turn, to90k)) continue;
+      turn.outcome = 'rewound';
+      turn.from90k = null;
+      turn.presented = null;
+      turn.toldEnd90k = 0;
+      this.#changed(turn);
+    }
+    this.rewind(to90k);
+  }
+
+  /** What was remembered at a moment of the story, as another session's. */
+  upTo(to90k: MediaTime90k): NumberedTurn[] {
+    const known = this.#turns.filter((turn) => turn.imported || isPartOf(turn, to90k));
+    const cut = new Map(cutBack(known, to90k).map(({ turn, ...left }) => [turn, left]));
+    return known.map((turn) => ({ ordinal: turn.ordinal, turn: { ...plain(turn), ...cut.get(turn) } }));
+  }
+
   /** Corrects the words of a turn of the past. @throws {SegueError} `turn_not_found`; `conflict` for the one in force. */
   edit(ordinal: number, words: TurnEdit, at: string): void {
     const turn = this.#past(ordinal);
@@ -193,6 +221,12 @@ export class PromptMemory {
   #find(requestId: string | null): HeldTurn | undefined {
     return this.#turns.findLast((turn) => turn.requestId === requestId && !turn.imported && turn.standsFor === 1);
   }
+}
+
+/** Whether the story up to a moment shows it: begun before it, or (the opening) with it; one whose first frame isn't told was asked for before, and is in force. */
+function isPartOf({ from90k, presented90k, outcome, requestId }: HeldTurn, to90k: MediaTime90k): boolean {
+  if (from90k !== null) return from90k < to90k || from90k === 0;
+  return requestId === null || (outcome === 'applied' && presented90k < to90k);
 }
 
 /** Without what only the memory itself needs. */

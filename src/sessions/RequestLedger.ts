@@ -51,6 +51,11 @@ export function isSceneKind(kind: RequestKind): kind is SceneKind {
   return kind === 'redirect' || kind === 'cut' || kind === 'blend';
 }
 
+/** Requests of which somebody who was told that they were applied must not find them gone after a restart. */
+export function outlivesProcess(kind: RequestKind): boolean {
+  return kind === 'rewind' || isSceneKind(kind);
+}
+
 /** Whether an older request is void once a newer one is accepted. An interrupt and a rewind void the scene that was asked for before them; each fork is one of its own; otherwise the newest wins. */
 export function supersedes(newer: RequestKind, older: RequestKind): boolean {
   if (newer === 'fork') return false;

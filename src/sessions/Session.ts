@@ -24,6 +24,7 @@ import type { SessionKeeper } from './SessionKeeper.ts';
 import type { KeptOptions } from './session_return.ts';
 import { SessionReport } from './SessionReport.ts';
 import { SessionStatus } from './SessionStatus.ts';
+import { SessionStory } from './SessionStory.ts';
 import type { Stay } from './StayEstimate.ts';
 import { StoryPosition } from './StoryPosition.ts';
 
@@ -51,6 +52,7 @@ export class Session {
   readonly #reservation: EngineReservation;
   readonly #flow: SessionFlow;
   readonly #conversation: SessionConversation;
+  readonly #story: SessionStory;
   readonly #idle: IdleWatch;
   readonly #budget: SessionBudget;
   readonly #activity: SessionActivity;
@@ -66,7 +68,7 @@ export class Session {
     this.id = id;
     this.#channels = createSessionChannels(this.words, card);
     // Committed is what survives: where the story is kept, that is what has reached the disk.
-    const keeper = archive?.keeper(id, ({ media90k }) => this.#position.commit(media90k)) ?? null;
+    const keeper = archive?.keeper(id, ({ media90k, branch }) => this.#position.commit(media90k, branch)) ?? null;
     this.#keeper = keeper;
     this.events = new SessionEventLog(clock, readerFailed(log), keeper && ((event, told) => keeper.event(event, told)));
     this.memory = new PromptMemory({
@@ -75,11 +77,12 @@ export class Session {
       condensed: (turn, { standsFor }) => this.events.append('memory.condensed', { turn, standsFor }),
     });
     if (returning !== null) {
-      const { epoch, position90k, events, turns } = returning.from;
+      const { epoch, position90k, branch, events, turns, gone } = returning.from;
       this.words.restoreEpoch(epoch);
-      this.#position.restore(position90k);
+      this.#position.restore(position90k, branch);
       this.events.restore(events);
       this.memory.restore(turns);
+      if (gone !== null) this.memory.goBack(gone.from90k, gone.epoch);
       this.memory.rewind(position90k);
     }
     this.#status = new SessionStatus(() => this.#onMoved());
@@ -160,6 +163,7 @@ export class Session {
       },
       keeper,
     });
+    this.#story = new SessionStory({ sessionId: id, engine: options.engine, archive, status: this.#status, position: this.#position, memory: this.memory, connections: this.#connections, conversation: this.#conversation, events: this.events, report: this.#report });
     if (returning !== null) this.#conversation.restore(returning.from);
     // Whoever closes a session that nobody waits to open must not cause an unhandled rejection.
     this.#opened.promise.catch(() => undefined);
@@ -238,6 +242,11 @@ export class Session {
         const { deviceMs, lateFrames } = message;
         return this.#budget.report({ deviceMs, lateFrames });
       }
+      case 'story.wanted':
+        void this.#story.read(message);
+        return;
+      case 'session.rewound':
+        return this.#story.onRewound(message);
       case 'session.keeping': {
         const { behindFromChunk, reason } = message;
         this.#options.log.warn({ behindFromChunk, reason }, behindFromChunk === null ? 'the story is kept again' : 'the story is not kept');

@@ -3,7 +3,7 @@ import type { Logger } from '../observe/log.ts';
 import { SegueError } from '../protocol/errors.ts';
 import type { MediaTime90k } from '../streams/media_time.ts';
 import { OutstandingWrites } from '../streams/outstanding_writes.ts';
-import { writeBytes, writtenFor, type DurablePosition, type FromStorage, type KeptHead, type KeptWorld, type StorageWrite, type StoryFingerprint, type VersionSpan } from '../streams/storage_messages.ts';
+import { writeBytes, writtenFor, type DurablePosition, type FromStorage, type KeptHead, type KeptStory, type KeptWorld, type StorageWrite, type StoryFingerprint, type VersionSpan } from '../streams/storage_messages.ts';
 import type { StoragePort } from './ports.ts';
 import { SessionKeeper } from './SessionKeeper.ts';
 
@@ -20,7 +20,7 @@ export interface SessionArchiveOptions {
   readonly windowChunks: number;
 }
 
-type StorageAnswer = Extract<FromStorage, { type: 'loaded' | 'listed' | 'chunk.read' | 'versions.read' }>;
+type StorageAnswer = Extract<FromStorage, { type: 'loaded' | 'listed' | 'read' | 'chunk.read' | 'versions.read' }>;
 
 interface Question {
   readonly resolve: (message: StorageAnswer) => void;
@@ -67,6 +67,7 @@ export class SessionArchive {
         log.info('sessions are written to disk again');
         return;
       case 'loaded':
+      case 'read':
       case 'listed':
       case 'chunk.read':
       case 'versions.read': {
@@ -129,6 +130,17 @@ export class SessionArchive {
     if (answer.type !== 'loaded') return null;
     if (answer.error !== undefined) throw SegueError.from(answer.error);
     return answer.world;
+  }
+
+  /**
+   * The story in force up to a moment of it, where it is exact with all that leads there; null where the moment is before the end of its first chunk.
+   * Rejects with session_not_found, not_kept, timed_out, engine_unavailable.
+   */
+  async story(sessionId: string, to90k: number, exact: boolean): Promise<KeptStory | null> {
+    const answer = await this.#ask((request) => ({ type: 'story', request, sessionId, windowChunks: this.#options.windowChunks, to90k, exact }));
+    if (answer.type !== 'read') return null;
+    if (answer.error !== undefined) throw SegueError.from(answer.error);
+    return answer.story;
   }
 
   async heads(): Promise<readonly KeptHead[]> {

@@ -5,7 +5,7 @@ import { adapterWish } from '../protocol/session_adapter.ts';
 import type { EngineToControl } from '../streams/messages.ts';
 import type { SessionWords } from '../streams/session_words.ts';
 import type { PromptMemory } from './PromptMemory.ts';
-import { isSceneKind, type LedgerEntry, type RequestAnswer } from './RequestLedger.ts';
+import { isSceneKind, outlivesProcess, type LedgerEntry, type RequestAnswer } from './RequestLedger.ts';
 import type { WaitUntil } from './RequestWaiters.ts';
 import type { SessionActivity } from './SessionActivity.ts';
 import { SessionCaptions } from './SessionCaptions.ts';
@@ -76,7 +76,7 @@ export class SessionConversation {
 
   /** The engine has the session: what it was asked for and hasn't shown for good is asked for again. */
   goOn({ again }: SessionReturn): void {
-    if (again !== null) this.#requests.askAgain(again);
+    for (const request of again) this.#requests.askAgain(request);
   }
 
   receive(message: ChannelMessage): void {
@@ -128,6 +128,16 @@ export class SessionConversation {
     events.append(type, body);
   }
 
+  /** The story has gone back: the words that go with it are those of the turn that is in force there. */
+  sayAgain(): void {
+    const { memory, connections } = this.#parts;
+    const turn = memory.turnInForce;
+    if (turn === null) return;
+    for (const stream of ['plan', 'narration'] as const) {
+      if (turn[stream] !== '') connections.broadcast('state', this.#captions.take({ requestId: turn.requestId, stream, text: turn[stream], complete: true }));
+    }
+  }
+
   /** Ends every open request and every waiting caller. Idempotent. */
   close(error: SegueError): void {
     this.#requests.close(error);
@@ -147,6 +157,7 @@ export class SessionConversation {
       get presented90k() {
         return position.presented90k;
       },
+      held: (media90k) => position.held(media90k),
       refusal: () => status.requestRefusal() ?? this.#storageRefusal(),
       mayDrive: (connectionId) => connectionId === null || (connections.roles(connectionId)?.has('drive') ?? false),
       toEngine: (request) => {
@@ -243,7 +254,7 @@ export class SessionConversation {
     const kept = this.#kept.get(entry.id);
     if (this.#parts.keeper !== null && kept !== undefined) {
       this.#keep(this.#parts.keeper, entry, kept);
-      if (entry.done && !(isSceneKind(entry.kind) && type === 'applied')) this.#kept.delete(entry.id);
+      if (entry.done && !(outlivesProcess(entry.kind) && type === 'applied')) this.#kept.delete(entry.id);
     }
     events.append(`request.${type}`, { kind: entry.kind, ...data });
     if (answer.type !== 'accepted') this.#options.onSettled?.(entry.kind, answer.type, this.#clock.now() - entry.acceptedMs);

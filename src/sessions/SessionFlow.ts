@@ -20,7 +20,7 @@ export class SessionFlow {
   #paused = false;
   /** Frozen until the next redirect or resume. */
   #interrupted = false;
-  /** What a redirect that turns out not to be understood leaves as it was. */
+  /** What a redirect that turns out not to be understood, or a rewind to what isn't kept, leaves as it was. */
   #before: { readonly requestId: string; readonly paused: boolean; readonly interrupted: boolean } | null = null;
   #orphanTimer: Timer | null = null;
   #closed = false;
@@ -54,9 +54,9 @@ export class SessionFlow {
   accepted(requestId: string, request: SessionRequest): void {
     const { type } = request;
     // Provisional: whatever was in force is again when it ends.
-    if (type === 'hold' || type === 'release') return;
+    if (type === 'hold' || type === 'release' || type === 'fork') return;
     // As in the media thread, this ends a pause: whoever asks for something else wants to see it.
-    this.#before = asksForScene(request) ? { requestId, paused: this.#paused, interrupted: this.#interrupted } : null;
+    this.#before = asksForScene(request) || type === 'rewind' ? { requestId, paused: this.#paused, interrupted: this.#interrupted } : null;
     if (type !== 'pause') this.#interrupted = type === 'interrupt';
     this.#setPaused(type === 'pause');
   }

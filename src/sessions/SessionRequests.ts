@@ -7,7 +7,7 @@ import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import { adapterWish, type AdapterOffer } from '../protocol/session_adapter.ts';
 import type { EngineRequest, EngineToControl, MediaToControl } from '../streams/messages.ts';
 import type { PromptReader } from './ports.ts';
-import { isSceneKind, RequestLedger, requestKind, supersedes, type LedgerEntry, type RequestAnswer } from './RequestLedger.ts';
+import { isSceneKind, outlivesProcess, RequestLedger, requestKind, supersedes, type LedgerEntry, type RequestAnswer } from './RequestLedger.ts';
 import { RequestWaiters, type WaitUntil } from './RequestWaiters.ts';
 import type { ReturnedRequest } from './session_return.ts';
 
@@ -29,6 +29,8 @@ export interface RequestHost {
   /** The epoch word. */
   readonly epoch: number;
   readonly presented90k: number;
+  /** What was in front of the driver, as a position in the story. */
+  held(media90k: number): number;
   /** Why no request can be taken now, or null. */
   refusal(): SegueError | null;
   mayDrive(connectionId: string | null): boolean;
@@ -76,18 +78,18 @@ export class SessionRequests {
    * Requests of a session that comes back: each id stays answered as it was. What was open and isn't asked for again is over.
    * Call {@link askAgain} once the engine has the session.
    */
-  restore(requests: readonly ReturnedRequest[], again: ReturnedRequest | null, conditioningVersion: number): void {
+  restore(requests: readonly ReturnedRequest[], again: readonly ReturnedRequest[], conditioningVersion: number): void {
     this.#conditioningVersion = conditioningVersion;
     const { clock } = this.#host;
     for (const { entry: kept } of requests) {
       const entry = this.#ledger.restore(kept, clock.now());
-      if (entry.done || kept.id === again?.entry.id) continue;
-      const replaced = isSceneKind(entry.kind) && again !== null;
-      this.#answer(entry, replaced ? { type: 'superseded', re: entry.id, by: again.entry.id } : { type: 'error', re: entry.id, error: new SegueError('engine_unavailable', 'the server was restarted before it answered').toBody() });
+      if (entry.done || again.some(({ entry: { id } }) => id === kept.id)) continue;
+      const by = isSceneKind(entry.kind) ? again.at(-1) : undefined;
+      this.#answer(entry, by !== undefined ? { type: 'superseded', re: entry.id, by: by.entry.id } : { type: 'error', re: entry.id, error: new SegueError('engine_unavailable', 'the server was restarted before it answered').toBody() });
     }
   }
 
-  /** A redirect, cut or blend whose effect was lost, under its own id: it is answered once, before or now. */
+  /** A redirect, cut, blend or rewind whose effect was lost, under its own id: it is answered once, before or now. */
   askAgain({ entry: { id }, body, conditioningVersion }: ReturnedRequest): void {
     const entry = this.#ledger.get(id);
     if (entry === undefined || this.#closed) return;
@@ -205,10 +207,10 @@ export class SessionRequests {
     }
     const entry = this.#ledger.add({ id: request.id, kind, epoch, acceptedMs: this.#host.clock.now(), connectionId: message.connectionId });
     if (message.channel === 'control') entry.controlCopies.add(message.connectionId);
-    if (asksForScene(request)) this.#conditioningVersion += 1;
-    const held90k = message.held?.media90k ?? null;
+    if (asksForScene(request) || request.type === 'rewind') this.#conditioningVersion += 1;
+    const held90k = message.held === null ? null : this.#host.held(message.held.media90k);
     this.#watch(entry);
-    this.#answer(entry, { type: 'accepted', re: entry.id, epoch, conditioningVersion: this.#conditioningVersion, ...(held90k === null ? {} : { held90k }), ...(warnings.length === 0 ? {} : { warnings: [...warnings] }) });
+    this.#answer(entry, { type: 'accepted', re: entry.id, epoch, conditioningVersion: this.#conditioningVersion, ...(held90k === null ? {} : standing(request, held90k)), ...(warnings.length === 0 ? {} : { warnings: [...warnings] }) });
     this.#host.onAccepted(request, entry, this.#conditioningVersion, held90k);
     this.#toEngine(entry.id, epoch, engineRequest(request, this.#host.adapters, held90k ?? this.#host.presented90k));
   }
@@ -225,7 +227,7 @@ export class SessionRequests {
 
   /** The same id again: the same answers again, once per copy that asks for them. */
   #repeat(message: ChannelMessage, entry: LedgerEntry): void {
-    if (message.fencedEpoch !== null) this.#adopt(entry.id, message.fencedEpoch, message.held?.media90k);
+    if (message.fencedEpoch !== null) this.#adopt(entry.id, message.fencedEpoch, message.held);
     if (message.channel !== 'control' || message.connectionId === null) return;
     const firstCopy = entry.connectionId === message.connectionId && !entry.controlCopies.has(message.connectionId);
     entry.controlCopies.add(message.connectionId);
@@ -238,14 +240,14 @@ export class SessionRequests {
   /** Not remembered: the same id may be tried again. */
   #refuse(message: ChannelMessage, re: string | null, error: SegueError): void {
     const answer: RequestAnswer = { type: 'error', ...(re === null ? {} : { re }), error: error.toBody() };
-    if (message.fencedEpoch !== null) this.#adopt(re ?? 'unusable', message.fencedEpoch, message.held?.media90k);
+    if (message.fencedEpoch !== null) this.#adopt(re ?? 'unusable', message.fencedEpoch, message.held);
     // The copies on `input` repeat one on `control`, which gets the answer.
     if (message.connectionId !== null && message.channel === 'control') this.#host.toConnection(message.connectionId, answer);
     if (re !== null) this.#waiters.tell(re, answer);
   }
 
-  #adopt(requestId: string, epoch: number, held90k: number | undefined): void {
-    this.#toEngine(requestId, epoch, { request: 'adopt', presented90k: held90k ?? this.#host.presented90k });
+  #adopt(requestId: string, epoch: number, held: ChannelMessage['held']): void {
+    this.#toEngine(requestId, epoch, { request: 'adopt', presented90k: held === null ? this.#host.presented90k : this.#host.held(held.media90k) });
   }
 
   #toEngine(requestId: string, epoch: number, body: EngineRequestBody): void {
@@ -264,9 +266,15 @@ export class SessionRequests {
       this.#waiters.tell(entry.id, answer);
     };
     // Whoever was told that it shows must not find it gone after a restart.
-    if (answer.type === 'applied' && isSceneKind(entry.kind)) this.#host.whenKept(entry, tell);
+    if (answer.type === 'applied' && outlivesProcess(entry.kind)) this.#host.whenKept(entry, tell);
     else tell();
   }
+}
+
+/** Where the story stands with a request that fences. */
+function standing(request: SessionRequest, held90k: number): { readonly held90k: number; readonly clamped?: true } {
+  if (request.type !== 'rewind' || request.media90k <= held90k) return { held90k: request.type === 'rewind' ? request.media90k : held90k };
+  return { held90k, clamped: true };
 }
 
 function engineRequest(request: SessionRequest, adapters: readonly AdapterOffer[], presented90k: number): EngineRequestBody {

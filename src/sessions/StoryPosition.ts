@@ -5,6 +5,9 @@ export class StoryPosition {
   #sent90k: MediaTime90k = 0;
   #presented90k: MediaTime90k = 0;
   #committed90k: MediaTime90k = 0;
+  #branch = 0;
+  /** Where the story was gone back to, until something of what follows was sent: nothing later is part of it. */
+  #end90k: MediaTime90k | null = null;
 
   get sent90k(): MediaTime90k {
     return this.#sent90k;
@@ -22,6 +25,12 @@ export class StoryPosition {
   report(sent90k: MediaTime90k, presented90k: MediaTime90k): void {
     this.#sent90k = sent90k;
     this.#presented90k = presented90k;
+    this.#end90k = null;
+  }
+
+  /** What was in front of the driver, as a position in the story. */
+  held(media90k: MediaTime90k): MediaTime90k {
+    return Math.min(media90k, this.#end90k ?? Infinity);
   }
 
   /** A fence: the story goes on from what was seen. */
@@ -29,13 +38,21 @@ export class StoryPosition {
     this.#presented90k = presented90k;
   }
 
+  /** The story goes on from there as another branch: committed goes back with it. */
+  returnTo(at90k: MediaTime90k, branch: number): void {
+    this.#sent90k = this.#presented90k = this.#end90k = at90k;
+    this.#committed90k = Math.min(this.#committed90k, at90k);
+    this.#branch = branch;
+  }
+
   /** A story that comes back: all of it was seen. */
-  restore(at90k: MediaTime90k): void {
+  restore(at90k: MediaTime90k, branch: number): void {
+    this.#branch = branch;
     this.#sent90k = this.#presented90k = this.#committed90k = at90k;
   }
 
-  /** Committed never goes back, so a commit that was told before a fence still counts: the engine won't say it again. */
-  commit(at90k: MediaTime90k): void {
-    this.#committed90k = Math.max(this.#committed90k, at90k);
+  /** But for a rewind committed never goes back, so a commit that was told before a fence still counts: the engine won't say it again. What is told of another branch comes too late. */
+  commit(at90k: MediaTime90k, branch = this.#branch): void {
+    if (branch === this.#branch) this.#committed90k = Math.max(this.#committed90k, at90k);
   }
 }

@@ -20,7 +20,8 @@ export interface Turn {
   /** What had been presented when it was asked: earlier frames are what the turn continues from. */
   readonly presented90k: MediaTime90k;
   readonly epoch: number;
-  readonly outcome: 'open' | 'applied' | 'superseded' | 'failed';
+  /** `rewound`: the story went back to before it. */
+  readonly outcome: 'open' | 'applied' | 'superseded' | 'failed' | 'rewound';
   /** Its first frame; null while nothing of the story shows it. */
   readonly from90k: MediaTime90k | null;
   /** What of it was presented and is part of the story. */
@@ -42,7 +43,7 @@ export interface NumberedTurn {
 export const BLANK_TURN: Turn = { requestId: null, prompt: null, adapter: null, plan: '', attributes: null, narration: '', at: '', presented90k: 0, epoch: 0, outcome: 'open', from90k: null, presented: null, standsFor: 1, imported: false, edited: null };
 
 export function isVoid({ outcome }: Pick<Turn, 'outcome'>): boolean {
-  return outcome === 'superseded' || outcome === 'failed';
+  return outcome === 'superseded' || outcome === 'failed' || outcome === 'rewound';
 }
 
 /** What the next words change: of the last turns that are not void. The attributes are those of the last one that has any. */

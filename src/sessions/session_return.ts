@@ -42,10 +42,13 @@ export interface SessionReturn {
   /** Higher than any that was in force: whoever still has media of an old one knows it for old. */
   readonly epoch: number;
   readonly conditioningVersion: number;
-  /** Where the story goes on. */
+  /** Where the story goes on, and in which branch. */
   readonly position90k: MediaTime90k;
-  /** The last redirect, cut or blend whose effect isn't part of what is kept: asked for again, under its own id. */
-  readonly again: ReturnedRequest | null;
+  readonly branch: number;
+  /** The rewind that the story was last gone back by: turns of before it may not have been written down since. */
+  readonly gone: { readonly from90k: MediaTime90k; readonly epoch: number } | null;
+  /** The last rewind, and the last redirect, cut or blend after it, whose effect isn't part of what is kept: asked for again, in order and under their own ids. */
+  readonly again: readonly ReturnedRequest[];
   /** How its driver had left it. */
   readonly flow: 'running' | 'paused' | 'interrupted';
 }
@@ -54,17 +57,22 @@ export interface SessionReturn {
 const EPOCH_GAP = MAX_OPEN;
 
 /** @throws {SyntaxError} for what isn't JSON. */
-export function readReturn({ session, events, requests, turns, story }: KeptWorld): SessionReturn {
+export function readReturn({ session, events, requests, turns, branches, story }: KeptWorld): SessionReturn {
   const returned = requests.map(({ requestId, kind, body, epoch, conditioningVersion, answers, done }): ReturnedRequest => ({
     entry: { id: requestId, kind: kind as RequestKind, epoch, answers: JSON.parse(answers) as RequestAnswer[], done },
     body: JSON.parse(body) as SessionRequest,
     conditioningVersion,
   }));
   const position90k = story.chunks.at(-1)?.end90k ?? 0;
-  const epochs = [...story.chunks.map(({ epoch }) => epoch), ...requests.map(({ epoch }) => epoch)];
+  const epochs = [...branches.map(({ epoch }) => epoch), ...story.chunks.map(({ epoch }) => epoch), ...requests.map(({ epoch }) => epoch)];
   // A hold ends with the process, and what was in force before it is again.
-  const last = returned.findLast(({ body }) => body.type !== 'hold' && body.type !== 'release')?.body.type;
-  const again = returned.findLast((request) => isLost(request, position90k)) ?? null;
+  const last = returned.findLast(({ body }) => body.type !== 'hold' && body.type !== 'release' && body.type !== 'fork')?.body.type;
+  // What was asked for before a rewind was undone by it.
+  const back = returned.findLastIndex((request) => request.body.type === 'rewind' && (isMade(request, branches) || isStanding(request)));
+  const lostRewind = back >= 0 && !isMade(returned[back]!, branches) ? [returned[back]!] : [];
+  const lostScene = returned.slice(back + 1).findLast((request) => isLost(request, lostRewind.length > 0 ? 0 : position90k));
+  const again = [...lostRewind, ...(lostScene === undefined ? [] : [lostScene])];
+  const gone = branches.find(({ branch }) => branch === story.branch) ?? null;
   return {
     createdAt: session.createdAt,
     options: JSON.parse(session.options) as KeptOptions,
@@ -75,8 +83,10 @@ export function readReturn({ session, events, requests, turns, story }: KeptWorl
     epoch: Math.max(0, ...epochs) + EPOCH_GAP,
     conditioningVersion: Math.max(0, ...requests.map(({ conditioningVersion }) => conditioningVersion)),
     position90k,
+    branch: story.branch ?? 0,
+    gone: gone === null ? null : { from90k: gone.from90k, epoch: gone.epoch },
     again,
-    flow: last === 'pause' ? 'paused' : last === 'interrupt' && again === null ? 'interrupted' : 'running',
+    flow: last === 'pause' ? 'paused' : last === 'interrupt' && again.length === 0 ? 'interrupted' : 'running',
   };
 }
 
@@ -86,6 +96,15 @@ function usageOf(events: KeptWorld['events']): SessionUsage {
     if (usage !== undefined) return usage;
   }
   return NO_USAGE;
+}
+
+function isMade({ entry }: ReturnedRequest, branches: KeptWorld['branches']): boolean {
+  return branches.some(({ requestId }) => requestId === entry.id);
+}
+
+/** It was accepted, and neither failed nor gave way to another. */
+function isStanding({ entry }: ReturnedRequest): boolean {
+  return entry.answers.every(({ type }) => type === 'accepted' || type === 'applied');
 }
 
 /** A redirect, cut or blend that was accepted, and either never answered or shown only in media that is not kept. */

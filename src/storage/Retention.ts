@@ -1,9 +1,10 @@
 import type { DatabaseSync } from 'node:sqlite';
+import { clipped, storyPath, type PathSegment } from './story_path.ts';
 
 export interface RetentionLimits {
   /** A session that nothing was written of for so long is deleted. */
   readonly maxAgeMs: number;
-  /** Beyond this, the oldest of a session's story goes; its last snapshot and what follows it stay. */
+  /** Beyond this, futures that were left go, then the oldest of a session's story; its last snapshot and what follows it stay. */
   readonly sessionBytes: number;
 }
 
@@ -11,6 +12,8 @@ export interface RetentionLimits {
 const VACUUM_PAGES = 2_000;
 /** Below its bound by so much, so that a session at its bound isn't trimmed at every look. */
 const TRIM_TO = 0.9;
+
+type Stretch = ReturnType<typeof clipped>[number];
 
 /** What is deleted because it is old or too much. Every look is short: it deletes a session, or a stretch of one, per transaction. */
 export class Retention {
@@ -34,31 +37,59 @@ export class Retention {
     return { deleted: old, trimmed: large };
   }
 
-  /** From the front, a snapshot's stretch at a time. False where nothing could go. */
+  /** Futures that were left first, the oldest of them before the others; then from the front, a snapshot's stretch at a time. False where nothing could go. */
   #trim(sessionId: string): boolean {
     let trimmed = false;
     for (;;) {
-      const { bytes } = this.#database.prepare('SELECT bytes FROM sessions WHERE id = ?').get(sessionId) as { bytes: number };
+      const { bytes, branch } = this.#database.prepare('SELECT bytes, branch FROM sessions WHERE id = ?').get(sessionId) as { bytes: number; branch: number };
       if (bytes <= this.#limits.sessionBytes * TRIM_TO) return trimmed;
-      const snapshots = this.#database.prepare('SELECT chunk FROM snapshots WHERE session = ? ORDER BY chunk LIMIT 2').all(sessionId) as { chunk: number }[];
-      const keepFrom = snapshots[1]?.chunk;
-      if (keepFrom === undefined) return trimmed;
-      this.#database.exec('BEGIN IMMEDIATE');
-      try {
-        let freed = 0;
+      const branches = this.#database.prepare('SELECT branch, parent, from_chunk AS fromChunk FROM branches WHERE session = ? ORDER BY branch').all(sessionId) as unknown as Parameters<typeof storyPath>[0];
+      const path = storyPath(branches, branch);
+      const stretches = this.#left(sessionId, path, [0, ...branches.map((known) => known.branch)]) ?? this.#oldest(sessionId, path);
+      if (stretches === null || !this.#delete(sessionId, stretches)) return trimmed;
+      trimmed = true;
+    }
+  }
+
+  /** The oldest branch's chunks that are no part of the story in force; null where there are none. */
+  #left(sessionId: string, path: readonly PathSegment[], branches: readonly number[]): Stretch[] | null {
+    const count = this.#database.prepare('SELECT count(*) AS count FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ?');
+    for (const branch of branches) {
+      const part = path.find((segment) => segment.branch === branch);
+      const from = part === undefined ? 0 : part.below;
+      if (from === Infinity) continue;
+      const { count: left } = count.get(sessionId, branch, from, Number.MAX_SAFE_INTEGER) as { count: number };
+      if (left > 0) return [{ branch, from, to: Number.MAX_SAFE_INTEGER }];
+    }
+    return null;
+  }
+
+  /** What lies before the second snapshot of the story in force; null where there is only one. */
+  #oldest(sessionId: string, path: readonly PathSegment[]): Stretch[] | null {
+    const heads = this.#database.prepare('SELECT chunk FROM snapshots WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? ORDER BY chunk LIMIT 2');
+    const snapshots = clipped(path, 0, Number.MAX_SAFE_INTEGER).flatMap(({ branch, from, to }) => heads.all(sessionId, branch, from, to) as { chunk: number }[]);
+    const keepFrom = snapshots[1]?.chunk;
+    return keepFrom === undefined ? null : clipped(path, 0, keepFrom - 1);
+  }
+
+  /** False where nothing was there. */
+  #delete(sessionId: string, stretches: readonly Stretch[]): boolean {
+    this.#database.exec('BEGIN IMMEDIATE');
+    try {
+      let freed = 0;
+      for (const { branch, from, to } of stretches) {
         for (const table of ['chunks', 'snapshots']) {
-          freed += (this.#database.prepare(`SELECT coalesce(sum(bytes), 0) AS bytes FROM ${table} WHERE session = ? AND chunk < ?`).get(sessionId, keepFrom) as { bytes: number }).bytes;
-          this.#database.prepare(`DELETE FROM ${table} WHERE session = ? AND chunk < ?`).run(sessionId, keepFrom);
+          freed += (this.#database.prepare(`SELECT coalesce(sum(bytes), 0) AS bytes FROM ${table} WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ?`).get(sessionId, branch, from, to) as { bytes: number }).bytes;
+          this.#database.prepare(`DELETE FROM ${table} WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ?`).run(sessionId, branch, from, to);
         }
-        this.#database.prepare('DELETE FROM tensors WHERE session = ? AND chunk < ?').run(sessionId, keepFrom);
-        this.#database.prepare('UPDATE sessions SET bytes = bytes - ? WHERE id = ?').run(freed, sessionId);
-        this.#database.exec('COMMIT');
-        if (freed === 0) return trimmed;
-        trimmed = true;
-      } catch (error) {
-        if (this.#database.isTransaction) this.#database.exec('ROLLBACK');
-        throw error;
+        for (const owner of ['chunk', 'snapshot']) this.#database.prepare('DELETE FROM tensors WHERE session = ? AND owner = ? AND branch = ? AND chunk BETWEEN ? AND ?').run(sessionId, owner, branch, from, to);
       }
+      this.#database.prepare('UPDATE sessions SET bytes = bytes - ? WHERE id = ?').run(freed, sessionId);
+      this.#database.exec('COMMIT');
+      return freed > 0;
+    } catch (error) {
+      if (this.#database.isTransaction) this.#database.exec('ROLLBACK');
+      throw error;
     }
   }
 

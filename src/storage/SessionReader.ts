@@ -1,12 +1,16 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { isDeepStrictEqual } from 'node:util';
+import { SegueError } from '../protocol/errors.ts';
 import type { MediaTime90k } from '../streams/media_time.ts';
-import type { KeptChunk, KeptHead, KeptSnapshot, KeptTensor, KeptWorld, StoryFingerprint, VersionSpan } from '../streams/storage_messages.ts';
+import type { KeptBranch, KeptChunk, KeptHead, KeptSnapshot, KeptStory, KeptTensor, KeptWorld, StoryFingerprint, VersionSpan } from '../streams/storage_messages.ts';
+import { clipped, storyPath, type PathSegment } from './story_path.ts';
 
 /** As many as a live session keeps of each. */
 const EVENTS = 512;
 const REQUESTS = 1_024;
 const TURNS = 256;
+/** More than any story has. */
+const MAX_CHUNK = Number.MAX_SAFE_INTEGER;
 
 const QUERIES = {
   heads: 'SELECT id, created_at, program, seed, fingerprint, ended_at, reason, touched_ms, committed_90k, bytes FROM sessions ORDER BY id',
@@ -15,16 +19,20 @@ const QUERIES = {
   events: 'SELECT sequence, type, at, data FROM events WHERE session = ? ORDER BY sequence DESC LIMIT ?',
   requests: 'SELECT * FROM requests WHERE session = ? ORDER BY ordinal DESC LIMIT ?',
   turns: 'SELECT ordinal, turn FROM turns WHERE session = ? ORDER BY ordinal DESC LIMIT ?',
-  chunkAt: 'SELECT * FROM chunks WHERE session = ? AND start_90k <= ? AND end_90k > ? ORDER BY chunk DESC LIMIT 1',
+  branches: 'SELECT branch, parent, from_chunk AS fromChunk, from_90k AS from90k, left_90k AS left90k, request AS requestId, epoch FROM branches WHERE session = ? ORDER BY branch',
+  inForce: 'SELECT branch, fingerprint FROM sessions WHERE id = ?',
+  last: 'SELECT max(chunk) AS chunk FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ?',
+  lastBefore: 'SELECT max(chunk) AS chunk FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND end_90k <= ?',
+  first: 'SELECT min(start_90k) AS start FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ?',
+  chunkAt: 'SELECT * FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND start_90k <= ? AND end_90k > ? ORDER BY chunk DESC LIMIT 1',
   versions: `SELECT start_90k, end_90k, json_extract(data, '$.origin.weightsVersion') AS weights, json_extract(data, '$.steps[#-1].adapter') AS adapter
-    FROM chunks WHERE session = ? ORDER BY chunk`,
-  begin: 'SELECT min(start_90k) AS start FROM chunks WHERE session = ?',
-  last: 'SELECT max(chunk) AS chunk FROM chunks WHERE session = ?',
-  chunks: 'SELECT * FROM chunks WHERE session = ? AND chunk BETWEEN ? AND ? ORDER BY chunk DESC',
-  snapshots: 'SELECT chunk, data FROM snapshots WHERE session = ? AND chunk <= ? ORDER BY chunk DESC LIMIT 1',
-  chunkNumbers: 'SELECT chunk FROM chunks WHERE session = ? ORDER BY chunk',
-  snapshotHeads: 'SELECT chunk, data FROM snapshots WHERE session = ? ORDER BY chunk',
-  tensors: 'SELECT name, dims, data FROM tensors WHERE session = ? AND owner = ? AND chunk = ? ORDER BY rowid',
+    FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? ORDER BY chunk`,
+  span: 'SELECT start_90k AS start90k, end_90k AS end90k FROM chunks WHERE session = ? AND branch = ? AND chunk = ?',
+  chunks: 'SELECT * FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? ORDER BY chunk',
+  snapshots: 'SELECT chunk, data FROM snapshots WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? ORDER BY chunk DESC LIMIT 1',
+  chunkNumbers: 'SELECT chunk FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? ORDER BY chunk',
+  snapshotHeads: 'SELECT chunk, data FROM snapshots WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? ORDER BY chunk',
+  tensors: 'SELECT name, dims, data FROM tensors WHERE session = ? AND owner = ? AND branch = ? AND chunk = ? ORDER BY rowid',
 } as const;
 
 type Row = Record<string, unknown>;
@@ -46,17 +54,20 @@ export class SessionReader {
     return row === undefined ? null : headOf(row);
   }
 
-  /** The chunk in which a media time lies; null where it isn't kept. */
-  chunkAt(sessionId: string, media90k: MediaTime90k): KeptChunk | null {
-    const row = this.#queries.chunkAt.get(sessionId, media90k, media90k) as Row | undefined;
-    return row === undefined ? null : this.#chunk(sessionId, row);
+  /** The chunk of a branch's story in which a media time lies; null where it isn't kept. @param branch by default the one in force. */
+  chunkAt(sessionId: string, media90k: MediaTime90k, branch = this.#inForce(sessionId)): KeptChunk | null {
+    for (const segment of clipped(this.#path(sessionId, branch), 0, MAX_CHUNK).reverse()) {
+      const row = this.#queries.chunkAt.get(sessionId, segment.branch, segment.from, segment.to, media90k, media90k) as Row | undefined;
+      if (row !== undefined) return this.#chunk(sessionId, row);
+    }
+    return null;
   }
 
-  /** What a story was made with, in stretches, oldest first. Chunks of before it was written down are of the session's own weights. */
+  /** What the story in force was made with, in stretches, oldest first. Chunks of before it was written down are of the session's own weights. */
   versions(sessionId: string): VersionSpan[] {
     const { weightsVersion: first = '' } = this.head(sessionId)?.fingerprint ?? {};
     const spans: VersionSpan[] = [];
-    for (const row of this.#queries.versions.iterate(sessionId) as Iterable<Row>) {
+    for (const row of this.#segments(sessionId).flatMap(({ branch, from, to }) => this.#queries.versions.all(sessionId, branch, from, to) as Row[])) {
       const [from90k, to90k] = [row['start_90k'] as number, row['end_90k'] as number];
       const weightsVersion = (row['weights'] as string | null) ?? first;
       const adapter = row['adapter'] === null ? null : (JSON.parse(row['adapter'] as string) as { readonly id: string; readonly scale: number; readonly version: string });
@@ -68,9 +79,13 @@ export class SessionReader {
     return spans;
   }
 
-  /** Media time at which what is kept of a story begins; null where nothing is. */
+  /** Media time at which what is kept of the story in force begins; null where nothing is. */
   begin90k(sessionId: string): MediaTime90k | null {
-    return (this.#queries.begin.get(sessionId) as { start: number | null }).start;
+    for (const { branch, from, to } of this.#segments(sessionId)) {
+      const { start } = this.#queries.first.get(sessionId, branch, from, to) as { start: number | null };
+      if (start !== null) return start;
+    }
+    return null;
   }
 
   /**
@@ -105,42 +120,105 @@ export class SessionReader {
         }))
         .reverse(),
       turns: (this.#queries.turns.all(sessionId, TURNS) as unknown as KeptWorld['turns'][number][]).map((turn) => ({ ...turn })).reverse(),
-      story: { fingerprint, ...this.#story(sessionId, windowChunks) },
+      branches: this.branches(sessionId),
+      story: { fingerprint, ...this.#story(sessionId, this.#inForce(sessionId), windowChunks, Infinity) },
     };
   }
 
-  /** Chunks `from` to `to`, both included, as far as they are there. */
-  chunks(sessionId: string, from: number, to: number): KeptChunk[] {
-    return (this.#queries.chunks.all(sessionId, from, to) as Row[]).reverse().map((row) => this.#chunk(sessionId, row));
+  /** Oldest first, without the first one, which leaves no other. */
+  branches(sessionId: string): KeptBranch[] {
+    return (this.#queries.branches.all(sessionId) as unknown as KeptBranch[]).map((branch) => ({ ...branch }));
   }
 
-  /** Of what a story is kept: numbers of its chunks, and its snapshots without their tensors; oldest first. */
-  extent(sessionId: string): { readonly chunks: readonly number[]; readonly snapshots: readonly Pick<KeptSnapshot, 'chunk' | 'data'>[] } {
-    return {
-      chunks: (this.#queries.chunkNumbers.all(sessionId) as { chunk: number }[]).map(({ chunk }) => chunk),
-      snapshots: (this.#queries.snapshotHeads.all(sessionId) as { chunk: number; data: string }[]).map(({ chunk, data }) => ({ chunk, data })),
-    };
-  }
-
-  /** The newest snapshot at or before a chunk. */
-  snapshot(sessionId: string, atOrBefore: number): KeptSnapshot | null {
-    const row = this.#queries.snapshots.get(sessionId, atOrBefore) as { chunk: number; data: string } | undefined;
-    return row === undefined ? null : { chunk: row.chunk, data: row.data, tensors: this.#tensors(sessionId, 'snapshot', row.chunk) };
-  }
-
-  #story(sessionId: string, windowChunks: number): { readonly chunks: readonly KeptChunk[]; readonly snapshot: KeptSnapshot | null } {
-    const { chunk: last } = this.#queries.last.get(sessionId) as { chunk: number | null };
-    if (last === null) return { chunks: [], snapshot: null };
-    const snapshot = this.#queries.snapshots.get(sessionId, last) as { chunk: number } | undefined;
-    const from = Math.min(snapshot?.chunk ?? last, last - windowChunks);
-    const chunks: KeptChunk[] = [];
-    for (const row of this.#queries.chunks.all(sessionId, from, last) as Row[]) {
-      if (row['chunk'] !== last - chunks.length) break;
-      chunks.push(this.#chunk(sessionId, row));
+  /**
+   * The story in force up to the end of the last whole chunk at or before a moment: a window of chunks, and the nearest snapshot with all that leads from it where it is to be
+   * `exact`. Null where no chunk ends by then, because the story had just begun.
+   * @throws {SegueError} session_not_found, not_kept.
+   */
+  storyUpTo(sessionId: string, windowChunks: number, to90k: number, exact: boolean): KeptStory | null {
+    const row = this.#queries.inForce.get(sessionId) as Row | undefined;
+    if (row === undefined) throw new SegueError('session_not_found', `nothing is kept of session ${sessionId.slice(0, 64)}`);
+    const branch = this.#inForce(sessionId);
+    const path = this.#path(sessionId, branch);
+    const last = this.#last(sessionId, path, to90k);
+    if (last === null || to90k >= last.end90k + (last.end90k - last.start90k)) {
+      const [first] = this.extent(sessionId, branch).chunks;
+      const span = first === undefined ? null : this.#span(sessionId, path, first);
+      if (last === null && span !== null && to90k < span.end90k - span.start90k) return null;
+      throw new SegueError('not_kept', `the story is not kept at ${to90k}${span === null ? '' : `: it begins at ${span.start90k}, and what the storage could not follow with is missing`}`, { param: 'media90k' });
     }
-    chunks.reverse();
-    const leadsOn = snapshot !== undefined && snapshot.chunk >= chunks[0]!.chunk;
-    return { chunks, snapshot: leadsOn ? this.snapshot(sessionId, snapshot.chunk) : null };
+    const { chunks, snapshot, ...kept } = this.#story(sessionId, branch, windowChunks, last.chunk);
+    const fingerprint = JSON.parse(row['fingerprint'] as string) as StoryFingerprint;
+    return exact ? { fingerprint, chunks, snapshot, ...kept } : { fingerprint, chunks: chunks.slice(-windowChunks - 1), snapshot: null, ...kept };
+  }
+
+  /** Chunks `from` to `to` of a branch's story, both included, as far as they are there. @param branch by default the one in force. */
+  chunks(sessionId: string, from: number, to: number, branch = this.#inForce(sessionId)): KeptChunk[] {
+    return this.#chunks(sessionId, this.#path(sessionId, branch), from, to);
+  }
+
+  /** Of what a branch's story is kept: numbers of its chunks, and its snapshots without their tensors; oldest first. */
+  extent(sessionId: string, branch = this.#inForce(sessionId)): { readonly chunks: readonly number[]; readonly snapshots: readonly Pick<KeptSnapshot, 'chunk' | 'data'>[] } {
+    const segments = clipped(this.#path(sessionId, branch), 0, MAX_CHUNK);
+    return {
+      chunks: segments.flatMap((segment) => (this.#queries.chunkNumbers.all(sessionId, segment.branch, segment.from, segment.to) as { chunk: number }[]).map(({ chunk }) => chunk)),
+      snapshots: segments.flatMap((segment) => (this.#queries.snapshotHeads.all(sessionId, segment.branch, segment.from, segment.to) as { chunk: number; data: string }[]).map(({ chunk, data }) => ({ chunk, data }))),
+    };
+  }
+
+  /** The newest snapshot of a branch's story at or before a chunk. */
+  snapshot(sessionId: string, atOrBefore: number, branch = this.#inForce(sessionId)): KeptSnapshot | null {
+    const head = this.#snapshotHead(sessionId, this.#path(sessionId, branch), atOrBefore);
+    return head === null ? null : { chunk: head.chunk, data: head.data, tensors: this.#tensors(sessionId, 'snapshot', head.branch, head.chunk) };
+  }
+
+  #inForce(sessionId: string): number {
+    return (this.#queries.inForce.get(sessionId) as { branch: number } | undefined)?.branch ?? 0;
+  }
+
+  #segments(sessionId: string): ReturnType<typeof clipped> {
+    return clipped(this.#path(sessionId, this.#inForce(sessionId)), 0, MAX_CHUNK);
+  }
+
+  #path(sessionId: string, branch: number): PathSegment[] {
+    return storyPath(this.branches(sessionId), branch);
+  }
+
+  #chunks(sessionId: string, path: readonly PathSegment[], from: number, to: number): KeptChunk[] {
+    return clipped(path, from, to).flatMap((segment) => (this.#queries.chunks.all(sessionId, segment.branch, segment.from, segment.to) as Row[]).map((row) => this.#chunk(sessionId, row)));
+  }
+
+  #snapshotHead(sessionId: string, path: readonly PathSegment[], atOrBefore: number): { readonly branch: number; readonly chunk: number; readonly data: string } | null {
+    for (const { branch, from, to } of clipped(path, 0, atOrBefore).reverse()) {
+      const row = this.#queries.snapshots.get(sessionId, branch, from, to) as { chunk: number; data: string } | undefined;
+      if (row !== undefined) return { branch, ...row };
+    }
+    return null;
+  }
+
+  #span(sessionId: string, path: readonly PathSegment[], chunk: number): { readonly start90k: number; readonly end90k: number } | null {
+    const [segment] = clipped(path, chunk, chunk);
+    return segment === undefined ? null : ((this.#queries.span.get(sessionId, segment.branch, chunk) as { start90k: number; end90k: number } | undefined) ?? null);
+  }
+
+  /** The last chunk that ends by a moment. */
+  #last(sessionId: string, path: readonly PathSegment[], to90k: number): { readonly chunk: number; readonly start90k: number; readonly end90k: number } | null {
+    for (const { branch, from, to } of clipped(path, 0, MAX_CHUNK).reverse()) {
+      const { chunk } = (to90k === Infinity ? this.#queries.last.get(sessionId, branch, from, to) : this.#queries.lastBefore.get(sessionId, branch, from, to, to90k)) as { chunk: number | null };
+      if (chunk !== null) return { chunk, ...this.#span(sessionId, path, chunk)! };
+    }
+    return null;
+  }
+
+  #story(sessionId: string, branch: number, windowChunks: number, through: number): Omit<KeptStory, 'fingerprint'> {
+    const path = this.#path(sessionId, branch);
+    const all = { branch, branches: Math.max(0, ...this.branches(sessionId).map((known) => known.branch)) + 1 };
+    const last = through === Infinity ? (this.#last(sessionId, path, Infinity)?.chunk ?? null) : through;
+    if (last === null) return { chunks: [], snapshot: null, ...all };
+    const head = this.#snapshotHead(sessionId, path, last);
+    const chunks = withoutGap(this.#chunks(sessionId, path, Math.min(head?.chunk ?? last, last - windowChunks), last));
+    const leadsOn = head !== null && head.chunk >= chunks[0]!.chunk;
+    return { chunks, snapshot: leadsOn ? this.snapshot(sessionId, head.chunk, branch) : null, ...all };
   }
 
   #chunk(sessionId: string, row: Row): KeptChunk {
@@ -152,12 +230,12 @@ export class SessionReader {
       epoch: row['epoch'] as number,
       conditioningVersion: row['conditioning_version'] as number,
       data: row['data'] as string,
-      tensors: this.#tensors(sessionId, 'chunk', chunk),
+      tensors: this.#tensors(sessionId, 'chunk', row['branch'] as number, chunk),
     };
   }
 
-  #tensors(sessionId: string, owner: 'chunk' | 'snapshot', chunk: number): KeptTensor[] {
-    return (this.#queries.tensors.all(sessionId, owner, chunk) as Row[]).map((row) => ({ name: row['name'] as string, dims: JSON.parse(row['dims'] as string) as number[], data: shared(row['data'] as Uint8Array) }));
+  #tensors(sessionId: string, owner: 'chunk' | 'snapshot', branch: number, chunk: number): KeptTensor[] {
+    return (this.#queries.tensors.all(sessionId, owner, branch, chunk) as Row[]).map((row) => ({ name: row['name'] as string, dims: JSON.parse(row['dims'] as string) as number[], data: shared(row['data'] as Uint8Array) }));
   }
 }
 
@@ -174,6 +252,12 @@ function headOf(row: Row): KeptHead {
     committed90k: row['committed_90k'] as number,
     bytes: row['bytes'] as number,
   };
+}
+
+/** The last of them that follow each other without a gap. */
+function withoutGap(chunks: readonly KeptChunk[]): KeptChunk[] {
+  const gap = chunks.findLastIndex(({ chunk }, index) => index > 0 && chunk !== chunks[index - 1]!.chunk + 1);
+  return chunks.slice(Math.max(0, gap));
 }
 
 /** In memory that all threads share: it goes through the control and the engine thread to the executor, and nobody copies it again. */

@@ -79,6 +79,8 @@ export class SessionStorage {
         return this.#versions(writer, message);
       case 'chunk.at':
         return this.#chunkAt(writer, message);
+      case 'story':
+        return this.#readStory(writer, message);
       case 'list':
         this.flush();
         return this.#options.tell(writer, { type: 'listed', request: message.request, heads: this.#guarded('sessions could not be listed', () => this.#reader.heads()) ?? [] });
@@ -93,7 +95,8 @@ export class SessionStorage {
     this.#timer?.cancel();
     this.#timer = null;
     if (this.#pending.length === 0) return true;
-    const batch = [...this.#pending];
+    // The engine's copy may have overtaken the control thread's word that the session is there.
+    const batch = [...this.#pending].sort((a, b) => Number(a.write.type === 'fork') - Number(b.write.type === 'fork'));
     try {
       const positions = this.#write(batch);
       this.#pending.splice(0, batch.length);
@@ -185,6 +188,17 @@ export class SessionStorage {
     } catch (error) {
       log.error({ err: error, sessionId }, 'a chunk could not be read');
       tell(writer, { type: 'chunk.read', request, head: null, chunk: null, from90k: null, error: new SegueError('internal', 'the chunk could not be read', { cause: error }).toBody() });
+    }
+  }
+
+  #readStory(writer: Writer, { request, sessionId, windowChunks, to90k, exact }: Extract<ToStorage, { type: 'story' }>): void {
+    const { tell, log } = this.#options;
+    this.flush();
+    try {
+      tell(writer, { type: 'read', request, story: this.#reader.storyUpTo(sessionId, windowChunks, to90k, exact) });
+    } catch (error) {
+      if (!(error instanceof SegueError)) log.error({ err: error, sessionId }, 'a story could not be read');
+      tell(writer, { type: 'read', request, story: null, error: (error instanceof SegueError ? error : new SegueError('internal', 'the story could not be read', { cause: error })).toBody() });
     }
   }
 

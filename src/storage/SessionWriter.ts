@@ -1,6 +1,7 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { DurablePosition, KeptTensor, StorageWrite } from '../streams/storage_messages.ts';
 import { writeBytes, writtenFor } from '../streams/storage_messages.ts';
+import { clipped, storyPath } from './story_path.ts';
 
 const INSERTS = {
   session: `INSERT INTO sessions (id, created_at, program, seed, prompt, image, fingerprint, options, touched_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -11,19 +12,26 @@ const INSERTS = {
     ON CONFLICT (session, id) DO UPDATE SET answers = excluded.answers, done = excluded.done`,
   turn: 'INSERT OR REPLACE INTO turns (session, ordinal, turn) VALUES (?, ?, ?)',
   dropTurn: 'DELETE FROM turns WHERE session = ? AND ordinal = ?',
-  chunk: 'INSERT OR REPLACE INTO chunks (session, chunk, start_90k, end_90k, epoch, conditioning_version, data, bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
-  snapshot: 'INSERT OR REPLACE INTO snapshots (session, chunk, data, bytes) VALUES (?, ?, ?, ?)',
-  tensor: 'INSERT INTO tensors (session, owner, chunk, name, dims, data) VALUES (?, ?, ?, ?, ?, ?)',
-  dropTensors: 'DELETE FROM tensors WHERE session = ? AND owner = ? AND chunk = ?',
+  chunk: 'INSERT OR REPLACE INTO chunks (session, branch, chunk, start_90k, end_90k, epoch, conditioning_version, data, bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
+  snapshot: 'INSERT OR REPLACE INTO snapshots (session, branch, chunk, data, bytes) VALUES (?, ?, ?, ?, ?)',
+  tensor: 'INSERT INTO tensors (session, owner, branch, chunk, name, dims, data) VALUES (?, ?, ?, ?, ?, ?, ?)',
+  dropTensors: 'DELETE FROM tensors WHERE session = ? AND owner = ? AND branch = ? AND chunk = ?',
+  branch: 'INSERT OR REPLACE INTO branches (session, branch, parent, from_chunk, from_90k, left_90k, request, epoch) VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
+  inForce: 'UPDATE sessions SET branch = ? WHERE id = ?',
+  branches: 'SELECT branch, parent, from_chunk AS fromChunk FROM branches WHERE session = ?',
+  forkChunks: 'INSERT OR REPLACE INTO chunks SELECT ?1, 0, chunk, start_90k, end_90k, epoch, conditioning_version, data, bytes FROM chunks WHERE session = ?2 AND branch = ?3 AND chunk BETWEEN ?4 AND ?5',
+  forkSnapshots: 'INSERT OR REPLACE INTO snapshots SELECT ?1, 0, chunk, data, bytes FROM snapshots WHERE session = ?2 AND branch = ?3 AND chunk BETWEEN ?4 AND ?5',
+  forkTensors: 'INSERT INTO tensors (session, owner, branch, chunk, name, dims, data) SELECT ?1, owner, 0, chunk, name, dims, data FROM tensors WHERE session = ?2 AND branch = ?3 AND chunk BETWEEN ?4 AND ?5',
+  forked: 'SELECT (SELECT coalesce(sum(bytes), 0) FROM chunks WHERE session = ?1) + (SELECT coalesce(sum(bytes), 0) FROM snapshots WHERE session = ?1) AS bytes, (SELECT max(chunk) FROM chunks WHERE session = ?1) AS chunk, (SELECT max(end_90k) FROM chunks WHERE session = ?1) AS media90k',
   ended: 'UPDATE sessions SET ended_at = ?, reason = ? WHERE id = ?',
-  touch: 'UPDATE sessions SET touched_ms = ?, bytes = bytes + ?, committed_90k = max(committed_90k, ?) WHERE id = ?',
+  touch: 'UPDATE sessions SET touched_ms = ?, bytes = bytes + ?, committed_90k = coalesce(?, committed_90k) WHERE id = ?',
   exists: 'SELECT 1 FROM sessions WHERE id = ?',
   otherFingerprint: 'SELECT 1 FROM sessions WHERE id = ? AND fingerprint <> ?',
   dropSnapshots: 'DELETE FROM snapshots WHERE session = ?',
   dropSnapshotTensors: "DELETE FROM tensors WHERE session = ? AND owner = 'snapshot'",
 } as const;
 
-const TABLES = ['events', 'requests', 'turns', 'chunks', 'snapshots', 'tensors'] as const;
+const TABLES = ['events', 'requests', 'turns', 'branches', 'chunks', 'snapshots', 'tensors'] as const;
 
 /**
  * Writes batches: each is one transaction, so it is on disk as a whole or not at all. What comes for a session that isn't there (any more) is
@@ -57,9 +65,11 @@ export class SessionWriter {
           continue;
         }
         added.set(sessionId, (added.get(sessionId) ?? 0) + writeBytes(write));
-        if (write.type === 'chunk') durable.set(sessionId, { sessionId, chunk: write.chunk.chunk, media90k: write.chunk.end90k });
+        const position = this.#reached(write, sessionId);
+        if (position !== null) durable.set(sessionId, position);
+        if (write.type === 'fork') added.set(sessionId, added.get(sessionId)! + this.#forked(sessionId).bytes);
       }
-      for (const [sessionId, bytes] of added) this.#statements.touch.run(nowMs, bytes, durable.get(sessionId)?.media90k ?? 0, sessionId);
+      for (const [sessionId, bytes] of added) this.#statements.touch.run(nowMs, bytes, durable.get(sessionId)?.media90k ?? null, sessionId);
       this.#database.exec('COMMIT');
     } catch (error) {
       // After a full disk SQLite has rolled back by itself already.
@@ -98,14 +108,22 @@ export class SessionWriter {
         return;
       case 'chunk': {
         const { start90k, end90k, epoch, conditioningVersion, data, tensors } = write.chunk;
-        chunk.run(sessionId, write.chunk.chunk, start90k, end90k, epoch, conditioningVersion, data, writeBytes(write));
-        this.#tensors(sessionId, 'chunk', write.chunk.chunk, tensors);
+        chunk.run(sessionId, write.branch, write.chunk.chunk, start90k, end90k, epoch, conditioningVersion, data, writeBytes(write));
+        this.#tensors(sessionId, 'chunk', write.branch, write.chunk.chunk, tensors);
         return;
       }
       case 'snapshot':
-        snapshot.run(sessionId, write.snapshot.chunk, write.snapshot.data, writeBytes(write));
-        this.#tensors(sessionId, 'snapshot', write.snapshot.chunk, write.snapshot.tensors);
+        snapshot.run(sessionId, write.branch, write.snapshot.chunk, write.snapshot.data, writeBytes(write));
+        this.#tensors(sessionId, 'snapshot', write.branch, write.snapshot.chunk, write.snapshot.tensors);
         return;
+      case 'branch': {
+        const { branch, parent, fromChunk, from90k, left90k, requestId, epoch } = write.branch;
+        this.#statements.branch.run(sessionId, branch, parent, fromChunk, from90k, left90k, requestId, epoch);
+        this.#statements.inForce.run(branch, sessionId);
+        return;
+      }
+      case 'fork':
+        return this.#fork(sessionId, write);
       case 'ended':
         ended.run(new Date(nowMs).toISOString(), write.reason, sessionId);
         return;
@@ -114,14 +132,43 @@ export class SessionWriter {
     }
   }
 
+  /** The rows of a story up to a chunk, copied: neither session knows of the other from here on. */
+  #fork(sessionId: string, { from, branch, throughChunk }: Extract<StorageWrite, { type: 'fork' }>): void {
+    const { branches, forkChunks, forkSnapshots, forkTensors } = this.#statements;
+    const path = storyPath(branches.all(from) as unknown as Parameters<typeof storyPath>[0], branch);
+    for (const segment of clipped(path, 0, throughChunk)) {
+      for (const statement of [forkChunks, forkSnapshots, forkTensors]) statement.run(sessionId, from, segment.branch, segment.from, segment.to);
+    }
+  }
+
+  #forked(sessionId: string): { readonly bytes: number; readonly chunk: number | null; readonly media90k: number | null } {
+    return this.#statements.forked.get(sessionId) as { bytes: number; chunk: number | null; media90k: number | null };
+  }
+
+  /** How far a session is on disk with a write that changes that. */
+  #reached(write: StorageWrite, sessionId: string): DurablePosition | null {
+    switch (write.type) {
+      case 'chunk':
+        return { sessionId, branch: write.branch, chunk: write.chunk.chunk, media90k: write.chunk.end90k };
+      case 'branch':
+        return { sessionId, branch: write.branch.branch, chunk: write.branch.fromChunk - 1, media90k: write.branch.from90k };
+      case 'fork': {
+        const { chunk, media90k } = this.#forked(sessionId);
+        return { sessionId, branch: 0, chunk: chunk ?? -1, media90k: media90k ?? 0 };
+      }
+      default:
+        return null;
+    }
+  }
+
   #dropSnapshots(sessionId: string): void {
     this.#statements.dropSnapshots.run(sessionId);
     this.#statements.dropSnapshotTensors.run(sessionId);
   }
 
-  #tensors(sessionId: string, owner: 'chunk' | 'snapshot', chunk: number, tensors: readonly KeptTensor[]): void {
-    this.#statements.dropTensors.run(sessionId, owner, chunk);
-    for (const { name, dims, data } of tensors) this.#statements.tensor.run(sessionId, owner, chunk, name, JSON.stringify(dims), bytesOf(data));
+  #tensors(sessionId: string, owner: 'chunk' | 'snapshot', branch: number, chunk: number, tensors: readonly KeptTensor[]): void {
+    this.#statements.dropTensors.run(sessionId, owner, branch, chunk);
+    for (const { name, dims, data } of tensors) this.#statements.tensor.run(sessionId, owner, branch, chunk, name, JSON.stringify(dims), bytesOf(data));
   }
 }
 

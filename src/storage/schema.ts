@@ -55,6 +55,33 @@ const MIGRATIONS: readonly string[] = [
   CREATE INDEX tensors_of ON tensors (session, owner, chunk);
   CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
   `,
+  // Branches of a story. What was there is the first one's. Tensors keep their rows: they may be gigabytes.
+  `
+  CREATE TABLE branches (
+    session TEXT NOT NULL, branch INTEGER NOT NULL, parent INTEGER NOT NULL, from_chunk INTEGER NOT NULL, from_90k INTEGER NOT NULL,
+    left_90k INTEGER NOT NULL, request TEXT NOT NULL, epoch INTEGER NOT NULL,
+    PRIMARY KEY (session, branch)
+  ) WITHOUT ROWID;
+  ALTER TABLE sessions ADD COLUMN branch INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE chunks RENAME TO chunks_1;
+  CREATE TABLE chunks (
+    session TEXT NOT NULL, branch INTEGER NOT NULL, chunk INTEGER NOT NULL, start_90k INTEGER NOT NULL, end_90k INTEGER NOT NULL,
+    epoch INTEGER NOT NULL, conditioning_version INTEGER NOT NULL, data TEXT NOT NULL, bytes INTEGER NOT NULL,
+    PRIMARY KEY (session, branch, chunk)
+  ) WITHOUT ROWID;
+  INSERT INTO chunks SELECT session, 0, chunk, start_90k, end_90k, epoch, conditioning_version, data, bytes FROM chunks_1;
+  DROP TABLE chunks_1;
+  ALTER TABLE snapshots RENAME TO snapshots_1;
+  CREATE TABLE snapshots (
+    session TEXT NOT NULL, branch INTEGER NOT NULL, chunk INTEGER NOT NULL, data TEXT NOT NULL, bytes INTEGER NOT NULL,
+    PRIMARY KEY (session, branch, chunk)
+  ) WITHOUT ROWID;
+  INSERT INTO snapshots SELECT session, 0, chunk, data, bytes FROM snapshots_1;
+  DROP TABLE snapshots_1;
+  ALTER TABLE tensors ADD COLUMN branch INTEGER NOT NULL DEFAULT 0;
+  DROP INDEX tensors_of;
+  CREATE INDEX tensors_of ON tensors (session, owner, branch, chunk);
+  `,
 ];
 
 export const SCHEMA_VERSION = MIGRATIONS.length;

@@ -50,6 +50,8 @@ export type ControlToEngine =
   | EngineRequest
   /** A chunk of the video that a session takes in: RGB of each of its frames, of the format's size, row by row. */
   | { readonly type: 'session.frames'; readonly sessionId: string; readonly frames: readonly SharedArrayBuffer[] }
+  /** The answer to `story.wanted`: what is kept up to there; null: the story's beginning. */
+  | { readonly type: 'session.story'; readonly sessionId: string; readonly requestId: string; readonly story: KeptStory | null; readonly error?: ErrorBody }
   /** What is being typed, worked on where there is time; the newest counts, null drops it. Changes nothing that is shown. */
   | { readonly type: 'session.draft'; readonly sessionId: string; readonly draftId: string; readonly prompt: string | null; readonly seamless: boolean }
   | { readonly type: 'session.close'; readonly sessionId: string }
@@ -146,6 +148,10 @@ export type EngineToControl =
   /** What a draft would come to, in the model's words. */
   | { readonly type: 'draft.preview'; readonly sessionId: string; readonly draftId: string; readonly plan: string; readonly warnings: readonly PromptWarning[] }
   | { readonly type: 'session.committed'; readonly sessionId: string; readonly epoch: number; readonly media90k: MediaTime90k; readonly chunk: number }
+  /** A rewind goes further back than what is in memory: what is kept up to there is wanted. With a snapshot that leads there where it is to be `exact`. */
+  | { readonly type: 'story.wanted'; readonly sessionId: string; readonly requestId: string; readonly to90k: MediaTime90k; readonly exact: boolean }
+  /** The story goes on from an earlier version, as `branch`; `presented90k` had been presented. `request.applied` follows. */
+  | { readonly type: 'session.rewound'; readonly sessionId: string; readonly requestId: string; readonly epoch: number; readonly media90k: MediaTime90k; readonly presented90k: MediaTime90k; readonly branch: number }
   /** The storage can't follow: what is kept of the story has a gap from this chunk on; null: it goes on again. */
   | { readonly type: 'session.keeping'; readonly sessionId: string; readonly behindFromChunk: number | null; readonly reason?: string }
   /** A unit failed; `fatal` says whether the session goes on from committed state. */

@@ -74,7 +74,7 @@ export interface ChunkOrigin {
   readonly epochs: readonly number[];
 }
 
-/** A committed chunk: what it was made from and what came of it. The program's `data` holds every step, frame and noise counter. */
+/** A committed chunk of a branch: what it was made from and what came of it. The program's `data` holds every step, frame and noise counter. */
 export interface KeptChunk {
   readonly chunk: number;
   /** Media time of its first and behind its last frame. */
@@ -93,6 +93,21 @@ export interface KeptSnapshot {
   readonly tensors: readonly KeptTensor[];
 }
 
+/** A future of a story: what is kept of it from where it leaves another on. The first is 0 and leaves none. */
+export interface KeptBranch {
+  /** Rises by one per branch of the session. */
+  readonly branch: number;
+  readonly parent: number;
+  /** The first chunk of its own; with `from90k` inside of it, frames before that are the parent's. */
+  readonly fromChunk: number;
+  readonly from90k: MediaTime90k;
+  /** What had been presented of the parent when it was left. */
+  readonly left90k: MediaTime90k;
+  /** The rewind that made it. */
+  readonly requestId: string;
+  readonly epoch: number;
+}
+
 /** A story as it can be gone on from. */
 export interface KeptStory {
   readonly fingerprint: StoryFingerprint;
@@ -100,6 +115,9 @@ export interface KeptStory {
   readonly chunks: readonly KeptChunk[];
   /** The newest that leads to the last chunk without a gap; its own chunk may be before `chunks` begin. */
   readonly snapshot: KeptSnapshot | null;
+  /** The branch that goes on, and how many there are. Absent: the only one. */
+  readonly branch?: number;
+  readonly branches?: number;
 }
 
 /** Everything of one session that a server needs to open it again. */
@@ -109,6 +127,8 @@ export interface KeptWorld {
   readonly events: readonly KeptEvent[];
   readonly requests: readonly KeptRequest[];
   readonly turns: readonly KeptTurn[];
+  /** Oldest first, without the first one. */
+  readonly branches: readonly KeptBranch[];
   readonly story: KeptStory;
 }
 
@@ -148,8 +168,12 @@ export type StorageWrite =
   | { readonly type: 'turn'; readonly sessionId: string; readonly turn: KeptTurn }
   /** As a whole or not at all; null: the turn is gone. */
   | { readonly type: 'turns'; readonly sessionId: string; readonly turns: readonly { readonly ordinal: number; readonly turn: KeptData | null }[] }
-  | { readonly type: 'chunk'; readonly sessionId: string; readonly chunk: KeptChunk }
-  | { readonly type: 'snapshot'; readonly sessionId: string; readonly snapshot: KeptSnapshot }
+  | { readonly type: 'chunk'; readonly sessionId: string; readonly branch: number; readonly chunk: KeptChunk }
+  | { readonly type: 'snapshot'; readonly sessionId: string; readonly branch: number; readonly snapshot: KeptSnapshot }
+  /** What is kept of another session's branch up to a chunk, as this one's: a copy, whatever becomes of the other. */
+  | { readonly type: 'fork'; readonly sessionId: string; readonly from: string; readonly branch: number; readonly throughChunk: number }
+  /** It is in force from here on. */
+  | { readonly type: 'branch'; readonly sessionId: string; readonly branch: KeptBranch }
   | { readonly type: 'ended'; readonly sessionId: string; readonly reason: string }
   /** All of it, at once and for good. */
   | { readonly type: 'delete'; readonly sessionId: string };
@@ -157,6 +181,8 @@ export type StorageWrite =
 export type ToStorage =
   | { readonly type: 'write'; readonly number: number; readonly write: StorageWrite }
   | { readonly type: 'load'; readonly request: number; readonly sessionId: string; readonly windowChunks: number }
+  /** The story in force up to a moment of it; with a snapshot that leads there where it is to be `exact`. */
+  | { readonly type: 'story'; readonly request: number; readonly sessionId: string; readonly windowChunks: number; readonly to90k: MediaTime90k; readonly exact: boolean }
   | { readonly type: 'list'; readonly request: number }
   /** Chunks from one number on, at most so many. */
   | { readonly type: 'chunks.of'; readonly request: number; readonly sessionId: string; readonly from: number; readonly count: number }
@@ -169,6 +195,8 @@ export type ToStorage =
 /** How far a session is on disk. */
 export interface DurablePosition {
   readonly sessionId: string;
+  /** The branch in force. */
+  readonly branch: number;
   readonly chunk: number;
   readonly media90k: MediaTime90k;
 }
@@ -185,6 +213,8 @@ export type FromStorage =
   | { readonly type: 'ready'; readonly file: string; readonly damaged: string | null; readonly tokenKey: string }
   | { readonly type: 'failed'; readonly message: string }
   | { readonly type: 'loaded'; readonly request: number; readonly world: KeptWorld | null; readonly error?: ErrorBody }
+  /** `story` null: the moment is before the end of the first chunk. */
+  | { readonly type: 'read'; readonly request: number; readonly story: KeptStory | null; readonly error?: ErrorBody }
   | { readonly type: 'listed'; readonly request: number; readonly heads: readonly KeptHead[] }
   /** `head` is null where nothing is kept of the session, `chunk` where that time isn't; then `from90k` says where what is kept begins. */
   | { readonly type: 'chunk.read'; readonly request: number; readonly head: KeptHead | null; readonly chunk: KeptChunk | null; readonly from90k: MediaTime90k | null; readonly error?: ErrorBody }
@@ -211,7 +241,9 @@ export function writeBytes(write: StorageWrite): number {
       return tensorBytes(write.chunk.tensors) + 2 * write.chunk.data.length + 128;
     case 'snapshot':
       return tensorBytes(write.snapshot.tensors) + 2 * write.snapshot.data.length + 64;
-    // Always taken: what is to go must not wait for room.
+    // Always taken: what is to go must not wait for room, nor what says how the rest belongs together.
+    case 'branch':
+    case 'fork':
     case 'ended':
     case 'delete':
       return 0;

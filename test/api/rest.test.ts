@@ -165,7 +165,7 @@ describe('REST', () => {
     assert.equal(schema.protocol, 1);
     assert.equal(schema.channels.control.fromClient.anyOf.length, 13);
     const { paths } = (await rig.call('GET', '/openapi.json', { token: null })).body as unknown as { paths: Record<string, Record<string, unknown>> };
-    for (const path of ['/v1/sessions', '/v1/sessions/{id}', '/v1/sessions/{id}/interrupt', '/v1/sessions/{id}/hold', '/v1/sessions/{id}/release', '/v1/sessions/{id}/cut', '/v1/sessions/{id}/blend', '/v1/sessions/{id}/connections/{connectionId}', '/v1/sessions/{id}/events', '/v1/ice-servers', '/metrics']) assert.ok(paths[path], path);
+    for (const path of ['/v1/sessions', '/v1/sessions/{id}', '/v1/sessions/{id}/interrupt', '/v1/sessions/{id}/hold', '/v1/sessions/{id}/release', '/v1/sessions/{id}/cut', '/v1/sessions/{id}/blend', '/v1/sessions/{id}/rewind', '/v1/sessions/{id}/connections/{connectionId}', '/v1/sessions/{id}/events', '/v1/ice-servers', '/metrics']) assert.ok(paths[path], path);
     assert.deepEqual(Object.keys(paths['/v1/sessions']!).toSorted(), ['get', 'post']);
   });
 

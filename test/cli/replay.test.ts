@@ -46,7 +46,7 @@ describe('segue replay', () => {
     const fingerprint = { modelId: loaded.modelId, weightsVersion: loaded.weightsVersion, adapterVersions: {}, machine: loaded.fingerprint };
     for (const [id, made] of [['s', fingerprint], ['other', { ...fingerprint, weightsVersion: 'w0' }], ['gone', fingerprint]] as const) {
       storage.write('control', session(id, { seed: 7, fingerprint: made }));
-      if (id !== 'gone') storage.write('engine', ...chunks.map((chunk): StorageWrite => ({ type: 'chunk', sessionId: id, chunk })), ...snapshots.map((snapshot): StorageWrite => ({ type: 'snapshot', sessionId: id, snapshot })));
+      if (id !== 'gone') storage.write('engine', ...chunks.map((chunk): StorageWrite => ({ type: 'chunk', sessionId: id, branch: 0, chunk })), ...snapshots.map((snapshot): StorageWrite => ({ type: 'snapshot', sessionId: id, branch: 0, snapshot })));
     }
     storage.storage.flush();
     await rig.close();

@@ -65,7 +65,7 @@ test('computed again, every chunk has the same bits: a redirect and a steering c
   const replay = new StoryReplay({ worker: rig.worker, modelId: rig.loaded.modelId, model: rig.model, kernels: Object.values(rig.kernels), seed: 7 });
   // As it comes from the disk.
   const disk = new StorageRig();
-  disk.write('engine', session('s'), ...reference.map((chunk): StorageWrite => ({ type: 'chunk', sessionId: 's', chunk })));
+  disk.write('engine', session('s'), ...reference.map((chunk): StorageWrite => ({ type: 'chunk', sessionId: 's', branch: 0, chunk })));
   disk.storage.close();
   const { database } = openDatabase(disk.directory);
   const kept = new SessionReader(database).chunks('s', 0, 12);

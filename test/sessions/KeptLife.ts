@@ -33,7 +33,7 @@ export class KeptLife {
 
   /** What the engine would have kept. */
   chunks(sessionId: string, from: number, to: number, made: (chunk: number) => KeptChunk = keptChunk): void {
-    for (let chunk = from; chunk <= to; chunk++) this.storage.receive('engine', { type: 'write', number: ++this.#engineWrites, write: { type: 'chunk', sessionId, chunk: made(chunk) } });
+    for (let chunk = from; chunk <= to; chunk++) this.storage.receive('engine', { type: 'write', number: ++this.#engineWrites, write: { type: 'chunk', sessionId, branch: 0, chunk: made(chunk) } });
   }
 
   kill(): void {

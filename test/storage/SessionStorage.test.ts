@@ -14,7 +14,7 @@ function floats(data: ArrayBuffer | SharedArrayBuffer): number[] {
 }
 
 function snapshot(sessionId: string, index: number, values = 64): StorageWrite {
-  return { type: 'snapshot', sessionId, snapshot: { chunk: index, data: '{"window":1}', tensors: [{ name: 'k0', dims: [values], data: latents(index, values).buffer }] } };
+  return { type: 'snapshot', sessionId, branch: 0, snapshot: { chunk: index, data: '{"window":1}', tensors: [{ name: 'k0', dims: [values], data: latents(index, values).buffer }] } };
 }
 
 describe('SessionStorage', () => {
@@ -49,7 +49,7 @@ describe('SessionStorage', () => {
     assert.deepEqual([rig.messages('stored').length, rig.messages('durable').length], [0, 0]);
     await rig.after(50);
     assert.deepEqual(rig.told.flatMap(({ writer, message }) => (message.type === 'stored' ? [[writer, message.through]] : [])), [['control', 1], ['engine', 2]]);
-    assert.deepEqual(rig.messages('durable')[0]!.positions, [{ sessionId: 'a', chunk: 1, media90k: 30_000 }]);
+    assert.deepEqual(rig.messages('durable')[0]!.positions, [{ sessionId: 'a', branch: 0, chunk: 1, media90k: 30_000 }]);
     rig.end();
   });
 
@@ -113,7 +113,7 @@ describe('SessionStorage', () => {
     rig.write('engine', chunk('a', 1));
     await rig.after(600);
     assert.equal(rig.messages('recovered').length, 1);
-    assert.deepEqual(rig.messages('durable').at(-1)!.positions, [{ sessionId: 'a', chunk: 1, media90k: 30_000 }]);
+    assert.deepEqual(rig.messages('durable').at(-1)!.positions, [{ sessionId: 'a', branch: 0, chunk: 1, media90k: 30_000 }]);
     assert.equal(rig.world('a')!.story.chunks.length, 2);
     rig.end();
   });
@@ -121,7 +121,7 @@ describe('SessionStorage', () => {
   it('a write that the database does not take holds up nobody else', async () => {
     const rig = new StorageRig();
     rig.write('control', session('a'));
-    rig.write('engine', { type: 'chunk', sessionId: 'a', chunk: { ...keptChunk(0), data: Symbol('x') as unknown as string } }, chunk('a', 1));
+    rig.write('engine', { type: 'chunk', sessionId: 'a', branch: 0, chunk: { ...keptChunk(0), data: Symbol('x') as unknown as string } }, chunk('a', 1));
     await rig.after(50);
     assert.deepEqual(rig.world('a')!.story.chunks.map((kept) => kept.chunk), [1]);
     assert.equal(rig.told.find(({ writer, message }) => writer === 'engine' && message.type === 'stored')?.message.type, 'stored');

@@ -28,6 +28,6 @@ writeSync(1, 'ready\n');
 let index = Number(first);
 setInterval(() => {
   write(chunk(sessionId, index++));
-  if (index % 5 === 0) write({ type: 'snapshot', sessionId, snapshot: { chunk: index - 1, data: '{}', tensors: [{ name: 'k', dims: [300_000], data: new Float32Array(300_000).fill(index).buffer }] } });
+  if (index % 5 === 0) write({ type: 'snapshot', sessionId, branch: 0, snapshot: { chunk: index - 1, data: '{}', tensors: [{ name: 'k', dims: [300_000], data: new Float32Array(300_000).fill(index).buffer }] } });
   write({ type: 'event', sessionId, event: { sequence: index, type: 'tick', at: '', data: '{}' } });
 }, 4);

@@ -18,7 +18,7 @@ export function session(sessionId: string, change: Partial<KeptSession> = {}): S
 }
 
 export function chunk(sessionId: string, index: number, values = 32 * 128): StorageWrite {
-  return { type: 'chunk', sessionId, chunk: keptChunk(index, values) };
+  return { type: 'chunk', sessionId, branch: 0, chunk: keptChunk(index, values) };
 }
 
 export function keptChunk(index: number, values = 32 * 128): KeptChunk {

@@ -80,13 +80,13 @@ export class BlockPool {
     return account;
   }
 
-  /** Gives the reservation back; idempotent. Blocks still referenced live on until they are released. */
+  /** Gives the reservation back; idempotent. Blocks still referenced live on until they are released, and what they take is promised to nobody before. */
   close(account: BlockAccount): void {
     const own = this.#own(account);
     if (own.closed) return;
     own.closed = true;
     this.#accounts.delete(own);
-    for (const tag of TAGS) this.#reserved[tag] -= own.budget[tag] ?? 0;
+    for (const tag of TAGS) this.#reserved[tag] -= Math.max(0, (own.budget[tag] ?? 0) - own.used[tag]);
   }
 
   /** Ids for every request, each with one reference that the caller owns; all or none. Null where the account has no room. */
@@ -117,7 +117,7 @@ export class BlockPool {
       block.references--;
       if (block.references > 0) continue;
       this.#blocks.delete(id);
-      block.account.used[block.memory] -= block.bytes;
+      this.#discharge(block);
       this.#bytes -= block.bytes;
       this.#onFree(id);
     }
@@ -139,11 +139,19 @@ export class BlockPool {
     for (const { bytes, memory } of moving) wanted[memory] += bytes;
     if (target.closed || TAGS.some((tag) => wanted[tag] > 0 && target.used[tag] + wanted[tag] > (target.budget[tag] ?? 0))) return false;
     for (const block of moving) {
-      block.account.used[block.memory] -= block.bytes;
+      this.#discharge(block);
       block.account = target;
       target.used[block.memory] += block.bytes;
     }
     return true;
+  }
+
+  #discharge({ account, memory, bytes }: Block): void {
+    account.used[memory] -= bytes;
+    if (!account.closed) return;
+    // Of an account that is closed only what is in use is still reserved, up to what it was.
+    const budget = account.budget[memory] ?? 0;
+    this.#reserved[memory] -= Math.min(budget, account.used[memory] + bytes) - Math.min(budget, account.used[memory]);
   }
 
   #block(id: BlockId): Block {

@@ -71,6 +71,11 @@ export interface RealtimeProgram<State extends ProgramState = ProgramState> {
   /** A kept version as the state to go on from: another future, with what is still being thought about taken over from `current`. */
   rewound(version: State, current: State): State;
   /**
+   * A version of the past to go on from, as another future, with what was in force there and nothing of `current` beside it. Its lineage is above `current`'s,
+   * or `lineage` where another session goes on from it. What it makes is of `conditioningVersion`.
+   */
+  returned(version: State, current: State, conditioningVersion: number, lineage?: number): State;
+  /**
    * Predicted device milliseconds from a kept version to the first frame after it, made anew under what is held and asked for now. Null
    * where nothing else could come of it.
    */

@@ -3,7 +3,7 @@ import type { Clock, Timer } from '../../observe/clock.ts';
 import { SegueError } from '../../protocol/errors.ts';
 import type { MediaEvent } from '../../streams/media_events.ts';
 import type { OutstandingBounds } from '../../streams/outstanding_writes.ts';
-import type { FromStorage } from '../../streams/storage_messages.ts';
+import type { FromStorage, KeptStory } from '../../streams/storage_messages.ts';
 import type { ControlToEngine, EngineRequest, EngineStats, EngineToControl, InjectedFault, MediaToEngine, TraceEvent } from '../../streams/messages.ts';
 import { engineCard } from '../deployment/engine_card.ts';
 import type { RealtimeProgram } from '../programs/RealtimeProgram.ts';
@@ -147,6 +147,9 @@ export class EngineCore {
       case 'session.frames':
         this.#sessions.get(message.sessionId)?.incoming(message.frames);
         break;
+      case 'session.story':
+        this.#sessions.get(message.sessionId)?.rewindTo(message);
+        break;
       case 'session.draft': {
         const { sessionId, draftId, prompt, seamless } = message;
         this.#sessions.get(sessionId)?.draft(prompt === null ? null : { draftId, prompt, seamless });
@@ -256,7 +259,7 @@ export class EngineCore {
       const ask = () => device.admission.admit(sessionId, program.demand, { video: channels.video.slots, audio: channels.audio.slots });
       let admission = ask();
       // What nobody has asked for yet makes room for whoever comes.
-      if (!admission.admitted && admission.reason === 'memory' && this.#speculationsOn(device).filter((draft) => draft.yieldMemory()).length > 0) admission = ask();
+      if (!admission.admitted && admission.reason === 'memory' && this.#yieldMemory(device)) admission = ask();
       if (!admission.admitted) {
         reason = admission.reason;
         if (reason === 'slots') return refuse(new SegueError('bad_request', `output pools need ${program.demand.minSlots.video} slots`));
@@ -266,8 +269,9 @@ export class EngineCore {
       let session: EngineSession;
       let resumed: ResumedStory | null = null;
       try {
-        resumed = story === null ? null : resumeStory(story, { sessionId, program, seed, device });
-        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(replay === undefined ? {} : { replay }), channels, device, grant: admission.grant, resumed }, this.#sessionDependencies());
+        const resume = (kept: KeptStory) => resumeStory(kept, { sessionId, program, seed, device });
+        resumed = story === null ? null : resume(story);
+        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(replay === undefined ? {} : { replay }), channels, device, grant: admission.grant, resumed, resume }, this.#sessionDependencies());
       } catch (error) {
         resumed?.settle();
         admission.grant.release();
@@ -377,6 +381,13 @@ export class EngineCore {
 
   #sessionsOn(device: Device<WorkSource>): WorkSource[] {
     return [...[...this.#sessions.values()].filter((session) => session.device === device), ...this.#runs.on(device), ...this.#speculationsOn(device)];
+  }
+
+  /** What was made ahead goes, and what is kept only for going back. True where that freed any memory. */
+  #yieldMemory(device: Device<WorkSource>): boolean {
+    const drafts = this.#speculationsOn(device).filter((draft) => draft.yieldMemory());
+    const pasts = [...this.#sessions.values()].filter((session) => session.device === device && session.yieldMemory());
+    return drafts.length + pasts.length > 0;
   }
 
   #speculationsOn(device: Device<WorkSource>): Speculation[] {

@@ -20,6 +20,7 @@ import { openRecords, type ChunkRecords } from './ChunkRecords.ts';
 import { REQUEST_CHUNKS } from './engine_options.ts';
 import { FenceWatch } from './FenceWatch.ts';
 import { MediaRecall } from './MediaRecall.ts';
+import { PastMemory } from './PastMemory.ts';
 import type { ResumedStory } from './resume_story.ts';
 import { SessionAnswers, type ShownAt } from './SessionAnswers.ts';
 import { SceneRequests } from './SceneRequests.ts';
@@ -33,6 +34,7 @@ import { Story } from './Story.ts';
 import { TapeFeed } from './TapeFeed.ts';
 import { StepFailures } from './StepFailures.ts';
 import { StoryProgress } from './StoryProgress.ts';
+import { StoryRewinds, type DeliveredStory } from './StoryRewinds.ts';
 import { openRecorder, type StoryRecorder } from './StoryRecorder.ts';
 import type { CommittedUnit, WorkSource } from './WorkSource.ts';
 
@@ -87,11 +89,13 @@ export class EngineSession implements WorkSource {
   readonly #recorder: StoryRecorder | null;
   readonly #progress: StoryProgress;
   readonly #scenes: SceneRequests;
+  readonly #rewinds: StoryRewinds;
   readonly #resumed: ResumedStory | null;
   #speculation: Speculation | null = null;
 
-  constructor({ sessionId, program, seed, prompt, image, adapter, plan, replay, channels, device, grant, resumed }: SessionOpening, deps: SessionDependencies) {
-    const initial = resumed?.initial ?? program.open({ seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(replay === undefined ? {} : { replay }) });
+  constructor({ sessionId, program, seed, prompt, image, adapter, plan, replay, channels, device, grant, resumed, resume }: SessionOpening, deps: SessionDependencies) {
+    const begin = () => program.open({ seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(replay === undefined ? {} : { replay }) });
+    const initial = resumed?.initial ?? begin();
     this.sessionId = sessionId;
     this.program = program;
     this.seed = seed;
@@ -116,7 +120,7 @@ export class EngineSession implements WorkSource {
     this.latch = new ActionLatch(this.#action);
     this.#streams = new SessionStreams(sessionId, device.loaded.weightsVersion, deps.toMedia);
     this.#answers = new SessionAnswers(sessionId, deps.toControl);
-    this.#story = new Story(program, initial, device.pool, this.pools);
+    this.#story = new Story(program, initial, device.pool, this.pools, this.#past());
     this.#resumed = resumed;
     resumed?.held();
     if (initial.position90k > 0) {
@@ -125,7 +129,7 @@ export class EngineSession implements WorkSource {
       this.timeline.detach(nowMs, initial.position90k);
     }
     this.#records = openRecords(this);
-    this.#recorder = openRecorder({ sessionId, program, device, keep: deps.keep, records: this.#records, clock: deps.clock, toControl: deps.toControl });
+    this.#recorder = openRecorder({ sessionId, program, device, keep: deps.keep, records: this.#records, clock: deps.clock, toControl: deps.toControl, story: resumed?.kept ?? null });
     const { words, timeline, reserve, latch } = this;
     this.#progress = new StoryProgress({ sessionId, program, story: this.#story, timeline, recorder: this.#recorder, clock: deps.clock, epoch: () => this.epoch, toControl: deps.toControl, trace: this.#trace });
     this.#scenes = new SceneRequests({
@@ -147,6 +151,26 @@ export class EngineSession implements WorkSource {
     });
     const { tape } = program;
     this.#tape = tape === undefined || deps.reader === null ? null : new TapeFeed({ tape, story: this.#story, reader: deps.reader, fed: () => this.#woken(), failed: (error) => this.fault(error, true) });
+    this.#rewinds = new StoryRewinds({
+      sessionId,
+      program,
+      story: this.#story,
+      progress: this.#progress,
+      halt: this.#halt,
+      recorder: this.#recorder,
+      clock: deps.clock,
+      resume,
+      begin,
+      epoch: () => this.epoch,
+      toControl: deps.toControl,
+      applied: (requestId) => {
+        this.#recall.reset();
+        this.#answerApplied(requestId, 'rewind');
+      },
+      failed: (requestId, error) => this.#answers.failed(requestId, error),
+      superseded: (requestId, by) => this.#answers.superseded(requestId, by),
+      settled: (waited) => this.#settled(waited),
+    });
     this.#recall = new MediaRecall({ program, story: this.#story, words, timeline, reserve, latch, streams: this.#streams, device });
   }
 
@@ -178,6 +202,11 @@ export class EngineSession implements WorkSource {
 
   get closed(): boolean {
     return this.#status !== 'live' || this.words.closed;
+  }
+
+  /** Versions from before the committed one that a rewind could go back to at once. */
+  get pastVersions(): number {
+    return this.#story.pastVersions;
   }
 
   /** Versions kept, the committed one included. */
@@ -225,6 +254,7 @@ export class EngineSession implements WorkSource {
       if (request.request !== 'adopt') this.#answers.failed(requestId, new SegueError('session_closed', 'the session has ended'));
       return;
     }
+    if (this.#rewinds.takes(request)) return;
     if (!this.#readsNow() && this.#unread.length < MAX_UNREAD) {
       this.#unread.push(request);
       return;
@@ -256,8 +286,7 @@ export class EngineSession implements WorkSource {
           this.timeline.detach(nowMs, this.#tape.seek(request.to90k, requestId));
           break;
         }
-        this.#progress.backTo(request.presented90k);
-        this.#answers.failed(requestId, new SegueError('not_kept', 'nothing before what was presented is kept'));
+        this.#rewinds.begin(request);
         break;
       case 'hold':
         this.#halt.hold(requestId);
@@ -281,6 +310,32 @@ export class EngineSession implements WorkSource {
     this.#speculation?.moved();
   }
 
+  /** What was kept of the story, for a rewind that waits for it. */
+  rewindTo(delivered: DeliveredStory): void {
+    if (!this.closed) this.#rewinds.deliver(delivered);
+  }
+
+  /** Memory is wanted by somebody who has asked for something: versions of the past go. True where that freed any. */
+  yieldMemory(): boolean {
+    return this.#story.forgetPast();
+  }
+
+  #settled(waited: readonly EngineRequest[]): void {
+    for (const request of waited) this.receive(request);
+    this.#deps.changed(this);
+    this.#speculation?.moved();
+    this.#deps.wake();
+  }
+
+  #past() {
+    const { pastChunks, policy } = this.#deps.options;
+    const { chunkMemory } = this.program.demand;
+    if (pastChunks === 0 || chunkMemory === undefined || policy !== 'unit') return null;
+    const { device, grant } = this;
+    const whole = Object.fromEntries(Object.entries(chunkMemory).map(([tag, bytes]) => [tag, bytes * pastChunks]));
+    return { chunks: pastChunks, memory: new PastMemory({ pool: device.pool, account: grant.account, reserve: () => device.admission.admitSlack(`${this.sessionId}:past`, whole) }) };
+  }
+
   /** What is being typed, before it is sent; null where it was emptied. Ignored where nothing is made ahead. */
   draft(draft: Draft | null): void {
     const { options, clock, toControl, trace, speculates, draftChanged } = this.#deps;
@@ -289,7 +344,7 @@ export class EngineSession implements WorkSource {
     if (this.#speculation === null) {
       if (draft === null) return;
       const { sessionId, program, seed, words, latch, device, pools } = this;
-      const phase = () => (this.closed || this.fenced() ? 'none' : this.#halt.ahead);
+      const phase = () => (this.closed || this.#halt.ahead === 'none' || this.fenced() ? 'none' : this.#halt.ahead);
       this.#speculation = new Speculation({ sessionId, program, seed, words, latch, device, pools, story: this.#story, phase }, speculative, { clock, toControl, trace, changed: draftChanged, spent: (deviceMs) => this.spent(deviceMs) });
       speculates(this.#speculation);
     }
@@ -404,6 +459,7 @@ export class EngineSession implements WorkSource {
         if (frame.start90k >= this.#recall.until90k) this.timeline.ready(due - nowMs);
       }
       this.#resumed?.settle();
+      this.#rewinds.flowing();
       this.timeline.flowing();
       this.#streams.frame(frame, this.epoch);
       this.#records?.went(frame.start90k, this.epoch);
@@ -449,7 +505,7 @@ export class EngineSession implements WorkSource {
     this.#status = 'failed';
     this.#halt.release();
     this.#fence.close();
-    this.#answers.failAll(error, this.#unread.splice(0));
+    this.#answers.failAll(error, [...this.#rewinds.close(), ...this.#unread.splice(0)]);
     this.#streams.complete('failed');
     this.#deps.changed(this);
   }
@@ -457,7 +513,7 @@ export class EngineSession implements WorkSource {
   /** Ends the session: answers what is unanswered, lets go of blocks, slots and reservations. Idempotent. A unit in flight gives its own back when it returns. */
   close(): void {
     if (this.#status === 'closed') return;
-    this.#answers.failAll(new SegueError('session_closed', 'the session was closed'), this.#unread.splice(0));
+    this.#answers.failAll(new SegueError('session_closed', 'the session was closed'), [...this.#rewinds.close(), ...this.#unread.splice(0)]);
     this.#status = 'closed';
     this.#halt.release();
     this.#fence.close();

@@ -58,6 +58,11 @@ export class MediaRecall {
     this.#madeUnder = conditioning;
   }
 
+  /** The story has gone back further than any recall: how late its frames are counts again. */
+  reset(): void {
+    this.#until90k = 0;
+  }
+
   /** Whether the newest media was made under other input than is held now. */
   isOutdated(held: ActionState): boolean {
     const { steer, speed } = this.#parts.latch.read(held);

@@ -38,8 +38,8 @@ export class SessionAnswers {
   accept(request: EngineRequest, epoch: number, nowMs: number): Acceptance {
     const { requestId } = request;
     const acceptance = this.#requests.accept(request, epoch, nowMs);
-    if (acceptance.outcome === 'stale' && request.request !== 'adopt') this.#superseded(requestId, acceptance.by);
-    if (acceptance.outcome === 'run') for (const id of acceptance.superseded) this.#superseded(id, requestId);
+    if (acceptance.outcome === 'stale' && request.request !== 'adopt') this.#tellSuperseded(requestId, acceptance.by);
+    if (acceptance.outcome === 'run') for (const id of acceptance.superseded) this.#tellSuperseded(id, requestId);
     return acceptance;
   }
 
@@ -79,7 +79,12 @@ export class SessionAnswers {
     this.#predicted.clear();
   }
 
-  #superseded(requestId: string, by: string): void {
+  /** Another has taken its place, which was found out here and not when it came. */
+  superseded(requestId: string, by: string): void {
+    if (this.#requests.settle(requestId) !== null) this.#tellSuperseded(requestId, by);
+  }
+
+  #tellSuperseded(requestId: string, by: string): void {
     this.#predicted.delete(requestId);
     this.#send({ type: 'request.superseded', sessionId: this.#sessionId, requestId, by });
   }

@@ -7,25 +7,26 @@ export interface HaltedBy {
   readonly paused: boolean;
 }
 
-/** Why a session makes nothing: interrupted or paused by its driver, until somebody asks for something that flows, or on hold for a moment. */
+/** Why a session makes nothing: interrupted or paused by its driver, until somebody asks for something that flows, on hold for a moment, or waiting for an earlier story. */
 export class SessionHalt {
   readonly #hold: ProvisionalHold;
   #interrupted = false;
   #paused = false;
+  #awaitsStory = false;
 
   /** @param holdExpired called after a hold has ended by itself, with the id of the request that began it. */
   constructor(clock: Clock, holdExpired: (requestId: string) => void) {
     this.#hold = new ProvisionalHold(clock, holdExpired);
   }
 
-  /** Interrupted, paused or on hold: no step is planned. */
+  /** Interrupted, paused, on hold or waiting: no step is planned. */
   get stopped(): boolean {
-    return this.#interrupted || this.#paused || this.#hold.active;
+    return this.#interrupted || this.#paused || this.#hold.active || this.#awaitsStory;
   }
 
   /** What may be made ahead of a request: `held` is from what is on the screen, as it won't move until somebody asks. */
   get ahead(): 'flowing' | 'held' | 'none' {
-    if (this.#paused || this.#hold.active) return 'none';
+    if (this.#paused || this.#hold.active || this.#awaitsStory) return 'none';
     return this.#interrupted ? 'held' : 'flowing';
   }
 
@@ -49,6 +50,11 @@ export class SessionHalt {
   restore({ interrupted, paused }: HaltedBy): void {
     this.#interrupted = interrupted;
     this.#paused = paused;
+  }
+
+  /** What it is to go on from is being read. */
+  awaitStory(awaits: boolean): void {
+    this.#awaitsStory = awaits;
   }
 
   hold(requestId: string): void {

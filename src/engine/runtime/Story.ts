@@ -1,7 +1,9 @@
 import { frameDuration90k, type MediaTime90k } from '../../streams/media_time.ts';
 import type { SharedPool } from '../../streams/shared_pool.ts';
 import type { BlockPool } from '../memory/BlockPool.ts';
+import type { BlockId } from '../model/work.ts';
 import type { FilledSlot, ProgramState, RealtimeProgram } from '../programs/RealtimeProgram.ts';
+import type { PastMemory } from './PastMemory.ts';
 import { VersionLedger } from './VersionLedger.ts';
 
 /**
@@ -20,17 +22,20 @@ export class Story {
   readonly #slots: Readonly<Record<'video' | 'audio', SharedPool>>;
   readonly #versions: VersionLedger<ProgramState>;
   readonly #frame90k: number;
+  readonly #past: PastMemory | null;
   #state: ProgramState;
   #presented90k: MediaTime90k = 0;
 
-  constructor(program: RealtimeProgram, initial: ProgramState, pool: BlockPool, slots: Readonly<Record<'video' | 'audio', SharedPool>>) {
+  /** @param past memory for versions of so many chunks before the committed one; null: none are kept. */
+  constructor(program: RealtimeProgram, initial: ProgramState, pool: BlockPool, slots: Readonly<Record<'video' | 'audio', SharedPool>>, past: { readonly memory: PastMemory; readonly chunks: number } | null = null) {
     this.#program = program;
     this.#pool = pool;
     this.#slots = slots;
     this.#frame90k = frameDuration90k(program.format);
     this.#state = initial;
     pool.retain(program.blocks(initial));
-    this.#versions = new VersionLedger(initial, { retain: (state) => pool.retain(program.blocks(state)), release: (state) => pool.release(program.blocks(state)) });
+    this.#versions = new VersionLedger(initial, { retain: (state) => pool.retain(program.blocks(state)), release: (state) => pool.release(program.blocks(state)) }, (past?.chunks ?? 0) * program.framesPerChunk);
+    this.#past = past?.memory ?? null;
   }
 
   get state(): ProgramState {
@@ -48,6 +53,16 @@ export class Story {
   /** Versions kept, the committed one included. */
   get versions(): number {
     return this.#versions.size;
+  }
+
+  /** Versions of the past that are kept. */
+  get pastVersions(): number {
+    return this.#versions.past.length;
+  }
+
+  /** The newest version at or before a position, however far back; null where it isn't kept any more. */
+  at(position90k: MediaTime90k): ProgramState | null {
+    return this.#versions.at(position90k);
   }
 
   /** Versions from a position on, oldest first. */
@@ -82,6 +97,21 @@ export class Story {
     return this.#versions.rewindTo(position90k);
   }
 
+  /** Goes on from a state of the past: all that came after it is let go of, committed or not. */
+  goBackTo(state: ProgramState): void {
+    this.replace(state);
+    this.#versions.goBackTo(state);
+    this.#past?.giveBack(this.#program.blocks(state));
+  }
+
+  /** Lets go of the past. True where that freed any memory. */
+  forgetPast(): boolean {
+    const forgot = this.#versions.forget();
+    while (this.#versions.forget());
+    this.#past?.release();
+    return forgot;
+  }
+
   /** What was reported as seen, as a position that can be gone back to. */
   clamp(presented90k: MediaTime90k): MediaTime90k {
     return Math.min(this.#versions.newest.position90k, Math.max(this.#versions.committed.position90k, this.#wholeFrames(presented90k)));
@@ -102,7 +132,10 @@ export class Story {
    */
   commit(passed?: (version: ProgramState) => void): ProgramState | null {
     const horizon90k = this.#versions.newest.position90k - HORIZON_CHUNKS * this.#program.framesPerChunk * this.#frame90k;
-    return this.#versions.commitTo(Math.max(this.#presented90k, horizon90k), passed) ? this.#versions.committed : null;
+    const before = this.#versions.committed;
+    if (!this.#versions.commitTo(Math.max(this.#presented90k, horizon90k), passed)) return null;
+    this.#chargePast(before.position90k);
+    return this.#versions.committed;
   }
 
   /** Lets go of everything. */
@@ -110,6 +143,16 @@ export class Story {
     for (const { pool, slot } of this.#program.slots(this.#state)) this.#slots[pool].release(slot);
     this.#pool.release(this.#program.blocks(this.#state));
     this.#versions.clear();
+    this.#past?.close();
+  }
+
+  /** Versions from a position on have become past: what only they hold is charged to it, and the oldest go where it has no room. */
+  #chargePast(from90k: MediaTime90k): void {
+    if (this.#past === null) return;
+    const { past } = this.#versions;
+    const live = new Set([this.#state, ...this.#versions.from(0)].flatMap((version) => this.#program.blocks(version)));
+    const departed = (): BlockId[] => this.#versions.past.filter(({ position90k }) => position90k >= from90k).flatMap((version) => this.#program.blocks(version)).filter((block) => !live.has(block));
+    if (past.length > 0) while (!this.#past.charge(departed()) && this.#versions.forget());
   }
 
   /** The unit of commit is a frame: whoever saw part of one saw it. */

@@ -1,7 +1,7 @@
 import type { Clock } from '../../observe/clock.ts';
 import type { EngineToControl } from '../../streams/messages.ts';
 import type { MediaTime90k } from '../../streams/media_time.ts';
-import type { RealtimeProgram } from '../programs/RealtimeProgram.ts';
+import type { ProgramState, RealtimeProgram } from '../programs/RealtimeProgram.ts';
 import type { PresentationTimeline } from '../scheduler/PresentationTimeline.ts';
 import type { SessionTrace } from './SessionTrace.ts';
 import type { Story } from './Story.ts';
@@ -40,6 +40,14 @@ export class StoryProgress {
     story.replace(program.rewound(version, story.state));
     this.reachedBy(version.position90k);
     trace.tell('session.rewound', { media90k: version.position90k });
+  }
+
+  /** Back to a state of the past, however far: all that came after it is no part of the story any more. */
+  returnTo(state: ProgramState): void {
+    const { story, trace } = this.#parts;
+    story.goBackTo(state);
+    this.reachedBy(state.position90k);
+    trace.tell('session.rewound', { media90k: state.position90k });
   }
 
   /** A fence: seen up to there and no further; media goes on from there, on an anchor that is yet to come. */

@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../../observe/clock.ts';
-import type { KeptTensor } from '../../streams/storage_messages.ts';
+import type { KeptBranch, KeptStory, KeptTensor } from '../../streams/storage_messages.ts';
 import type { BlockPool } from '../memory/BlockPool.ts';
 import type { BlockId } from '../model/work.ts';
 import type { ProgramState } from '../programs/RealtimeProgram.ts';
@@ -16,6 +16,9 @@ export interface StoryRecorderOptions {
   readonly clock: Clock;
   readonly records: ChunkRecords;
   readonly snapshotChunks: number;
+  /** The branch that it goes on with, and how many there are. */
+  readonly branch?: number;
+  readonly branches?: number;
   /** What is kept has a gap from this chunk on, or (null) goes on again. */
   readonly behind: (fromChunk: number | null, reason?: string) => void;
 }
@@ -36,9 +39,13 @@ export class StoryRecorder {
   #copying: { readonly blocks: readonly BlockId[]; timer: Timer } | null = null;
   #behind = false;
   #closed = false;
+  #branch: number;
+  #branches: number;
 
   constructor(options: StoryRecorderOptions) {
     this.#options = options;
+    this.#branch = options.branch ?? 0;
+    this.#branches = options.branches ?? 1;
   }
 
   /** A version was committed; its blocks are there during the call. Never throws: a story that can't be kept goes on, and it is told. */
@@ -54,13 +61,24 @@ export class StoryRecorder {
     }
   }
 
+  /** What is kept from here on is of another branch. Returns its number. */
+  branchOff(at: Omit<KeptBranch, 'branch' | 'parent'>): number {
+    const { sessionId, outlet } = this.#options;
+    const branch = this.#branches++;
+    outlet.offer({ type: 'branch', sessionId, branch: { ...at, branch, parent: this.#branch } }, []);
+    this.#branch = branch;
+    // A snapshot of what came after doesn't lead to it.
+    if (this.#lastSnapshot >= at.fromChunk) this.#lastSnapshot = at.fromChunk - 1;
+    return branch;
+  }
+
   #keep(part: KeptChunkPart, version: ProgramState, epoch: number): void {
     const { sessionId, keeping, outlet, clock, snapshotChunks, behind, records } = this.#options;
     const beginMs = clock.now();
     const { chunk } = part;
     const kept = records.record(part, epoch);
     records.settled(part.end90k);
-    const taken = outlet.offer({ type: 'chunk', sessionId, chunk: kept }, kept.tensors);
+    const taken = outlet.offer({ type: 'chunk', sessionId, branch: this.#branch, chunk: kept }, kept.tensors);
     if (taken === this.#behind) {
       this.#behind = !taken;
       if (taken) this.#lastSnapshot = -Infinity;
@@ -84,10 +102,11 @@ export class StoryRecorder {
     const blocks = Object.values(part.blocks);
     this.#options.pool.retain(blocks);
     this.#lastSnapshot = part.chunk;
-    this.#copying = { blocks, timer: this.#later(() => this.#copyNext(part, Object.entries(part.blocks), [])) };
+    const branch = this.#branch;
+    this.#copying = { blocks, timer: this.#later(() => this.#copyNext(branch, part, Object.entries(part.blocks), [])) };
   }
 
-  #copyNext(part: KeptSnapshotPart, left: readonly (readonly [string, BlockId])[], done: readonly KeptTensor[]): void {
+  #copyNext(branch: number, part: KeptSnapshotPart, left: readonly (readonly [string, BlockId])[], done: readonly KeptTensor[]): void {
     const { outlet, sessionId, clock } = this.#options;
     if (this.#copying === null) return;
     const [next, ...rest] = left;
@@ -95,12 +114,12 @@ export class StoryRecorder {
       const beginMs = clock.now();
       const tensors = [...done, this.#options.records.copy(...next)];
       outlet.spent.ms += clock.now() - beginMs;
-      this.#copying.timer = this.#later(() => this.#copyNext(part, rest, tensors));
+      this.#copying.timer = this.#later(() => this.#copyNext(branch, part, rest, tensors));
       return;
     }
     this.#release();
     // Where it doesn't fit there is none this time: chunks go on from the one before.
-    outlet.offer({ type: 'snapshot', sessionId, snapshot: { chunk: part.chunk, data: JSON.stringify(part.data), tensors: done } }, done);
+    outlet.offer({ type: 'snapshot', sessionId, branch, snapshot: { chunk: part.chunk, data: JSON.stringify(part.data), tensors: done } }, done);
   }
 
   #release(): void {
@@ -116,13 +135,14 @@ export class StoryRecorder {
 }
 
 /** For a session whose story is kept; null where there is nowhere to keep it, or nothing that could be read back. */
-export function openRecorder({ sessionId, program, device, keep, records, clock, toControl }: Pick<SessionOpening, 'sessionId' | 'program' | 'device'> & Pick<SessionDependencies, 'keep' | 'clock' | 'toControl'> & { readonly records: ChunkRecords | null }): StoryRecorder | null {
+export function openRecorder({ sessionId, program, device, keep, records, clock, toControl, story }: Pick<SessionOpening, 'sessionId' | 'program' | 'device'> & Pick<SessionDependencies, 'keep' | 'clock' | 'toControl'> & { readonly records: ChunkRecords | null; readonly story: Pick<KeptStory, 'branch' | 'branches'> | null }): StoryRecorder | null {
   const { pool } = device;
   if (keep === null || program.keeping === undefined || records === null) return null;
   return new StoryRecorder({
     sessionId,
     keeping: program.keeping,
     ...keep,
+    ...story,
     pool,
     clock,
     records,

@@ -8,16 +8,21 @@ export interface VersionHolder<State> {
 }
 
 /**
- * The states that a session can go back to: one per frame from the committed position to the newest. Committing drops what is older,
- * rewinding drops what is newer. A version is a value, so keeping one copies nothing.
+ * The states that a session can go back to: one per frame from the committed position to the newest, and the last ones before that, the past. Committing makes
+ * past of what is older, rewinding drops what is newer. A version is a value, so keeping one copies nothing.
  */
 export class VersionLedger<State extends ProgramState> {
   readonly #holder: VersionHolder<State>;
   /** Oldest first, positions strictly rising; never empty until cleared. */
   #versions: State[];
+  /** Oldest first, before the committed one. */
+  #past: State[] = [];
+  readonly #pastLimit: number;
 
-  constructor(initial: State, holder: VersionHolder<State>) {
+  /** @param pastLimit versions of the past that are kept at most; the oldest goes. */
+  constructor(initial: State, holder: VersionHolder<State>, pastLimit = 0) {
     this.#holder = holder;
+    this.#pastLimit = pastLimit;
     this.#versions = [initial];
     holder.retain(initial);
   }
@@ -32,6 +37,17 @@ export class VersionLedger<State extends ProgramState> {
 
   get size(): number {
     return this.#versions.length;
+  }
+
+  /** What was committed before the committed version, oldest first. */
+  get past(): readonly State[] {
+    return this.#past;
+  }
+
+  /** The newest version at or before a position, also of the past; null where the position lies before all that is kept. */
+  at(position90k: MediaTime90k): State | null {
+    const before = ({ position90k: at }: State): boolean => at <= position90k;
+    return this.#versions.findLast(before) ?? this.#past.findLast(before) ?? null;
   }
 
   /** Versions from a position on, oldest first. */
@@ -64,7 +80,8 @@ export class VersionLedger<State extends ProgramState> {
   commitTo(position90k: MediaTime90k, passed: (version: State) => void = () => undefined): boolean {
     let moved = false;
     while (this.#versions.length > 1 && this.#versions[1]!.position90k <= position90k) {
-      this.#holder.release(this.#versions.shift()!);
+      this.#past.push(this.#versions.shift()!);
+      if (this.#past.length > this.#pastLimit) this.forget();
       passed(this.committed);
       moved = true;
     }
@@ -78,9 +95,25 @@ export class VersionLedger<State extends ProgramState> {
     this.#versions = [initial];
   }
 
+  /** Goes on from a state in the place of all that is later, or of its position: it is the committed one from here on. */
+  goBackTo(state: State): void {
+    this.#holder.retain(state);
+    for (const version of this.#versions) this.#holder.release(version);
+    while (this.#past.length > 0 && this.#past.at(-1)!.position90k >= state.position90k) this.#holder.release(this.#past.pop()!);
+    this.#versions = [state];
+  }
+
+  /** Lets go of the oldest version of the past; false where there is none. */
+  forget(): boolean {
+    const oldest = this.#past.shift();
+    if (oldest !== undefined) this.#holder.release(oldest);
+    return oldest !== undefined;
+  }
+
   /** Lets go of everything. */
   clear(): void {
-    for (const version of this.#versions) this.#holder.release(version);
+    for (const version of [...this.#past, ...this.#versions]) this.#holder.release(version);
+    this.#past = [];
     this.#versions = [];
   }
 }

@@ -29,6 +29,8 @@ export interface EngineOptions {
   readonly chunkOrder: 'deadline' | 'fifo' | 'round_robin';
   /** A snapshot of a kept story is made once in so many chunks: what follows the last one is recomputed from its latents, a write unit each, when it is resumed. */
   readonly snapshotChunks: number;
+  /** Chunks of the past whose versions are kept in memory, where there is room: a rewind or fork to one of them takes no time. 0: none. */
+  readonly pastChunks: number;
   /** Whether drafts are worked on before they are sent, where there is time for it. */
   readonly speculation: boolean;
   /** Offered to whoever is refused. */
@@ -53,6 +55,7 @@ export const DEFAULT_ENGINE_OPTIONS = {
   policy: 'unit',
   chunkOrder: 'deadline',
   snapshotChunks: 60,
+  pastChunks: 60,
   speculation: true,
   retryAfterMs: 2000,
 } as const satisfies EngineOptions;

@@ -13,6 +13,8 @@ export interface ResumedStory {
   readonly exact: boolean;
   /** Held input's speed at its end. */
   readonly speed: number;
+  /** The branch that it goes on with, and how many there are. */
+  readonly kept: Pick<KeptStory, 'branch' | 'branches'>;
   /** Called once somebody holds the state's blocks: they live as long as that. */
   readonly held: () => void;
   /** Gives back the memory that was reserved beside the session's own; idempotent. */
@@ -43,6 +45,7 @@ export function resumeStory(story: KeptStory, { sessionId, program, seed, device
   return {
     initial: open(blocks),
     exact,
+    kept: { ...(story.branch === undefined ? {} : { branch: story.branch }), ...(story.branches === undefined ? {} : { branches: story.branches }) },
     speed,
     held: () => pool.release(blocks),
     settle: () => pool.close(account),

@@ -2,6 +2,7 @@ import type { Clock } from '../../observe/clock.ts';
 import type { NamedPlan } from '../../protocol/named_plan.ts';
 import type { AdapterInForce } from '../../protocol/session_adapter.ts';
 import type { EngineToControl, SessionChannels, TraceEvent } from '../../streams/messages.ts';
+import type { KeptStory } from '../../streams/storage_messages.ts';
 import type { MediaEvent } from '../../streams/media_events.ts';
 import type { RealtimeProgram } from '../programs/RealtimeProgram.ts';
 import type { KeptRange } from '../../streams/kept_range.ts';
@@ -51,4 +52,6 @@ export interface SessionOpening {
   readonly grant: AdmissionGrant;
   /** Goes on from here instead of beginning. */
   readonly resumed: ResumedStory | null;
+  /** Puts a story that was kept in place. @throws {SegueError} */
+  readonly resume: (story: KeptStory) => ResumedStory;
 }

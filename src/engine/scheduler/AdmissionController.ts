@@ -11,6 +11,8 @@ export interface MediaDemand {
   readonly redirectComponents: readonly string[];
   /** Bytes of blocks that the session keeps with its executor at most. */
   readonly memory: MemoryBudget;
+  /** Bytes that each chunk of the past takes which can be gone back to at once; absent where none is kept. */
+  readonly chunkMemory?: MemoryBudget;
   /** Slots that each output pool must have for media to flow. */
   readonly minSlots: { readonly video: number; readonly audio: number };
 }
