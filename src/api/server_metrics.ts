@@ -1,5 +1,6 @@
 import type { EventLoopMonitor } from '../observe/EventLoopMonitor.ts';
 import type { Metrics, StatMetric } from '../observe/Metrics.ts';
+import { DEGRADE_RUNGS } from '../protocol/degraded.ts';
 import { SESSION_STATES } from '../protocol/rest.ts';
 import type { SessionRegistry } from '../sessions/SessionRegistry.ts';
 import type { EngineStats, MediaStats } from '../streams/messages.ts';
@@ -62,6 +63,11 @@ export function describeServer(metrics: Metrics, registry: SessionRegistry, moni
   metrics.gaugeBy('segue_sessions', 'Live sessions by state', 'state', () => {
     const counts: Record<string, number> = Object.fromEntries(SESSION_STATES.map((state) => [state, 0]));
     for (const { state } of registry.live) counts[state] = (counts[state] ?? 0) + 1;
+    return counts;
+  });
+  metrics.gaugeBy('segue_sessions_degraded', 'Live sessions by the rung of the degrade ladder that they are on', 'rung', () => {
+    const counts: Record<string, number> = Object.fromEntries(DEGRADE_RUNGS.map((rung) => [rung, 0]));
+    for (const { degradeLevel } of registry.live) if (degradeLevel > 0) counts[DEGRADE_RUNGS[degradeLevel - 1]!]! += 1;
     return counts;
   });
   metrics.counter('segue_sessions_created_total', 'Sessions opened since the start', () => registry.created);
