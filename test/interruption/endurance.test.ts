@@ -16,8 +16,8 @@ const COUNT = Number(process.env['SEGUE_SOAK_INTERRUPTS'] ?? 40);
 const SEED = Number(process.env['SEGUE_SEED'] ?? 20261130);
 const READINGS = 10;
 const PROMPTS = ['desert at day', 'coast at dawn', 'forest at night', 'city at dusk'];
-/** A timer, a listener or a node more or less says nothing: a toast may just be up. */
-const JITTER = { pageListeners: 10, pageNodes: 100, pageTimers: 8, serverResources: 10, serverBlocks: 150 } as const;
+/** A timer, a listener or a block more or less says nothing: a toast may just be up. What is typed leaves a node in the browser's own undo, 1,000 at most. */
+const JITTER = { pageListeners: 10, pageNodes: 1_100, pageTimers: 8, serverResources: 10, serverBlocks: 150 } as const;
 /** Memory, MB: collections of eight heaps fall where they fall. */
 const JITTER_MB = { pageHeapMB: 4, serverMB: 60 } as const;
 
@@ -63,7 +63,10 @@ describe(`${COUNT} interrupts of one session (seed ${SEED})`, () => {
       await page.probe.until(`a picture after interrupt ${round}`, (samples) => stamped(samples).find((paint) => paint.t >= press.t && isEpochOrLater(paint, epoch)));
       await page.probe.drain();
       const { frames, blocks } = oldMediaAfter(page.probe.samples, press, epoch);
-      if (frames.length + blocks.length > 0) old.push(`round ${round}: ${frames.length} pictures, ${blocks.length} blocks of sound`);
+      if (frames.length + blocks.length > 0) {
+        const told = blocks.slice(0, 6).map(({ t: at, tone, rms }) => `tone ${tone} ${Math.round(at - press.t)} ms later at ${rms.toFixed(3)}`);
+        old.push(`round ${round}, epoch ${epoch}: ${frames.length} pictures, ${blocks.length} blocks of sound: ${told.join(', ')}`);
+      }
       assert.ok(old.length < 20, old.join('\n'));
       page.probe.forget((await page.probe.now()) - 3_000);
       if (round % every === 0) readings.push(await gauge.read(round));
