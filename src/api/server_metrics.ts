@@ -1,5 +1,6 @@
 import type { EventLoopMonitor } from '../observe/EventLoopMonitor.ts';
 import type { Metrics, StatMetric } from '../observe/Metrics.ts';
+import { DEGRADE_RUNGS } from '../protocol/degraded.ts';
 import { SESSION_STATES } from '../protocol/rest.ts';
 import type { SessionRegistry } from '../sessions/SessionRegistry.ts';
 import type { EngineStats, MediaStats } from '../streams/messages.ts';
@@ -52,9 +53,21 @@ export function describeServer(metrics: Metrics, registry: SessionRegistry, moni
     const { p50Ms, p99Ms, maxMs } = monitor.read();
     return { '0.5': p50Ms * MS, '0.99': p99Ms * MS, '1': maxMs * MS };
   });
+  // Under the names that every Node process has them.
+  metrics.gauge('process_resident_memory_bytes', 'Memory of the process', () => process.memoryUsage.rss());
+  metrics.gaugeBy('nodejs_active_resources', 'Timers, sockets and the like that keep the control thread running', 'type', () => {
+    const counts: Record<string, number> = {};
+    for (const type of process.getActiveResourcesInfo()) counts[type] = (counts[type] ?? 0) + 1;
+    return counts;
+  });
   metrics.gaugeBy('segue_sessions', 'Live sessions by state', 'state', () => {
     const counts: Record<string, number> = Object.fromEntries(SESSION_STATES.map((state) => [state, 0]));
     for (const { state } of registry.live) counts[state] = (counts[state] ?? 0) + 1;
+    return counts;
+  });
+  metrics.gaugeBy('segue_sessions_degraded', 'Live sessions by the rung of the degrade ladder that they are on', 'rung', () => {
+    const counts: Record<string, number> = Object.fromEntries(DEGRADE_RUNGS.map((rung) => [rung, 0]));
+    for (const { degradeLevel } of registry.live) if (degradeLevel > 0) counts[DEGRADE_RUNGS[degradeLevel - 1]!]! += 1;
     return counts;
   });
   metrics.counter('segue_sessions_created_total', 'Sessions opened since the start', () => registry.created);

@@ -5,6 +5,7 @@
 import { Type, type Static } from 'typebox';
 import { ErrorBody, type ErrorCode } from './errors.ts';
 import { PromptWarning } from './prompt_warning.ts';
+import { Degraded } from './degraded.ts';
 import { APPLIED_HOWS } from './applied_how.ts';
 import { AdapterInForce, AdapterOffer, SessionAdapter } from './session_adapter.ts';
 import { NamedPlan } from './named_plan.ts';
@@ -296,6 +297,8 @@ export const StateUpdate = Type.Object({
   committed90k: Type.Integer(),
   prompt: Type.Union([Type.String(), Type.Null()]),
   adapter: Type.Optional(Type.Union([AdapterInForce, Type.Null()])),
+  /** What the session goes without because its device can't hold all deadlines; absent where nothing is. */
+  degraded: Type.Optional(Degraded),
 });
 export type StateUpdate = Static<typeof StateUpdate>;
 

@@ -1,5 +1,6 @@
 /** Bodies of the REST calls. */
 import { Type, type Static } from 'typebox';
+import { Degraded } from './degraded.ts';
 import { MemoryImport } from './prompt_memory.ts';
 import { PromptWarning } from './prompt_warning.ts';
 import { AdapterInForce, SessionAdapter } from './session_adapter.ts';
@@ -62,6 +63,8 @@ export const SessionView = Type.Object(
     connections: Type.Integer(),
     /** Absent while nobody has come back to it after a restart. */
     usage: Type.Optional(SessionUsage),
+    /** Absent where the session goes without nothing. */
+    degraded: Type.Optional(Degraded),
     /** What its story was made with, oldest first; where a session is read by itself and its story is kept. Null: still going on. */
     weightVersions: Type.Optional(
       Type.Array(Type.Object({ from90k: Type.Integer(), to90k: Type.Union([Type.Integer(), Type.Null()]), weightsVersion: Type.String(), adapterVersions: Type.Record(Type.String(), Type.String()) })),

@@ -197,6 +197,11 @@ export class Session {
     return [this.#channels.video.buffer, this.#channels.audio.buffer];
   }
 
+  /** Rungs that it goes down the degrade ladder, 0: none. */
+  get degradeLevel(): number {
+    return this.#report.degraded?.level ?? 0;
+  }
+
   get view(): SessionView {
     return this.#report.view;
   }
@@ -238,6 +243,10 @@ export class Session {
       case 'session.committed':
         if (!this.#storyKept) this.#position.commit(message.media90k);
         return;
+      case 'session.degraded':
+        this.#report.degraded = message.degraded;
+        this.events.append('session.updated', { ...this.view });
+        return this.#report.tell();
       case 'session.usage': {
         const { deviceMs, lateFrames } = message;
         return this.#budget.report({ deviceMs, lateFrames });

@@ -8,6 +8,7 @@ import type { SharedPoolDescriptor } from './shared_pool.ts';
 import type { KeptRange } from './kept_range.ts';
 import type { KeptChunk, KeptStory } from './storage_messages.ts';
 import type { AppliedHow } from '../protocol/applied_how.ts';
+import type { Degraded } from '../protocol/degraded.ts';
 import type { ErrorBody } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { NamedPlan } from '../protocol/named_plan.ts';
@@ -156,6 +157,8 @@ export type EngineToControl =
   | { readonly type: 'session.keeping'; readonly sessionId: string; readonly behindFromChunk: number | null; readonly reason?: string }
   /** A unit failed; `fatal` says whether the session goes on from committed state. */
   | { readonly type: 'session.fault'; readonly sessionId: string; readonly error: ErrorBody; readonly fatal: boolean }
+  /** The device can't hold all its deadlines: what the session goes without; null: nothing any more. */
+  | { readonly type: 'session.degraded'; readonly sessionId: string; readonly degraded: Degraded | null }
   /** What the session has taken of devices since it was opened here, and how many of its pictures were late. Once a second, where it has changed. */
   | { readonly type: 'session.usage'; readonly sessionId: string; readonly deviceMs: number; readonly lateFrames: number }
   | { readonly type: 'session.closed'; readonly sessionId: string }

@@ -1,4 +1,4 @@
-import { ClientError, joinSession, type ClientState, type PromptWarning, type SegueClient, type SessionRequest } from '../sdk/index.ts';
+import { ClientError, joinSession, type ClientState, type Degraded, type PromptWarning, type SegueClient, type SessionRequest } from '../sdk/index.ts';
 import { AmbientGlow } from './AmbientGlow.ts';
 import { Captions } from './Captions.ts';
 import { createDemoSession } from './DemoSession.ts';
@@ -16,7 +16,7 @@ import { Steering } from './Steering.ts';
 import { StyleControl } from './StyleControl.ts';
 import { Suggestions } from './Suggestions.ts';
 import { Toasts } from './Toasts.ts';
-import { endingOf, sentence } from './wording.ts';
+import { degradedText, endingOf, sentence } from './wording.ts';
 
 /** What the page shows: a client's state, and what comes before there is a client. */
 type RoomState = ClientState | 'idle' | 'waiting';
@@ -68,6 +68,7 @@ export class Room {
   readonly #interrupt = byId('interrupt', HTMLButtonElement);
   readonly #mute = byId('mute', HTMLButtonElement);
   readonly #status = byId('status', HTMLElement);
+  readonly #degraded = byId('degraded', HTMLElement);
   readonly #toasts = new Toasts(byId('toasts', HTMLElement));
   readonly #notices = new Notices(this.#toasts);
   readonly #soundPermission = new SoundPermission(this.#toasts);
@@ -292,7 +293,9 @@ export class Room {
       }
     });
     let followed: string | null = null;
-    client.on('session', ({ prompt, adapter = null }) => {
+    this.#showDegraded(undefined);
+    client.on('session', ({ prompt, adapter = null, degraded }) => {
+      this.#showDegraded(degraded);
       this.#style.show(adapter?.id ?? null);
       if (prompt === null || prompt === followed) return;
       followed = prompt;
@@ -305,6 +308,14 @@ export class Room {
     });
     client.on('error', (error, request) => this.#failed(error, request));
     client.on('closed', (reason, error) => this.#closed(error ?? new ClientError('closed', reason)));
+  }
+
+  /** What this drive goes without, as long as it does. Told again only when it has changed. */
+  #showDegraded(degraded: Degraded | undefined): void {
+    const text = degraded === undefined ? '' : degradedText(degraded);
+    if (this.#degraded.textContent === text) return;
+    this.#degraded.textContent = text;
+    this.#degraded.title = degraded?.reason ?? '';
   }
 
   #failed(error: ClientError, request: SessionRequest | null): void {

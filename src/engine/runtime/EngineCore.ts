@@ -130,7 +130,10 @@ export class EngineCore {
     this.#deps.toControl({ type: 'engine.ready', card: engineCard(program, this.#devices) });
     this.#every('stats', STATS_INTERVAL_MS, () => {
       this.#deps.toControl({ type: 'engine.stats', stats: this.stats() });
-      for (const session of this.#sessions.values()) this.#tellUsage(session);
+      for (const session of this.#sessions.values()) {
+        session.punctuality.tick();
+        this.#tellUsage(session);
+      }
     });
     this.#every('trace', TRACE_INTERVAL_MS, () => this.#flushTraces());
   }
@@ -210,7 +213,7 @@ export class EngineCore {
   stats(): EngineStats {
     const { executed, discarded, failed, busyMs } = this.#dispatcher.counters;
     let deadlinesMissed = this.#deadlinesMissed;
-    for (const session of this.#sessions.values()) deadlinesMissed += session.deadlinesMissed;
+    for (const session of this.#sessions.values()) deadlinesMissed += session.punctuality.missed;
     return {
       sessions: this.#sessions.size,
       unitsExecuted: executed,
@@ -317,7 +320,7 @@ export class EngineCore {
     const session = this.#sessions.get(sessionId);
     if (session === undefined) return;
     this.#sessions.delete(sessionId);
-    this.#deadlinesMissed += session.deadlinesMissed;
+    this.#deadlinesMissed += session.punctuality.missed;
     session.close();
     this.#closing.add(session);
     this.#settled();
@@ -341,8 +344,8 @@ export class EngineCore {
     this.#deps.toControl({ type: 'engine.drained' });
   }
 
-  #tellUsage({ sessionId, usage, deadlinesMissed }: EngineSession): void {
-    const taken = usage.take(deadlinesMissed);
+  #tellUsage({ sessionId, usage, punctuality }: EngineSession): void {
+    const taken = usage.take(punctuality.missed);
     if (taken !== null) this.#deps.toControl({ type: 'session.usage', sessionId, ...taken });
   }
 
