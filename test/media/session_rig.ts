@@ -78,6 +78,7 @@ export class KeepingPeer implements Peer {
   readonly pictures: SentPicture[] = [];
   readonly sounds: SentSound[] = [];
   readonly texts: { readonly channel: ChannelLabel; readonly message: Record<string, unknown>; readonly atMs: number; readonly pictures: number }[] = [];
+  keyframesAsked = 0;
   onClose: () => void = () => {};
 
   constructor(connectionId: string, clock: VirtualClock, words: SessionWords) {
@@ -101,6 +102,10 @@ export class KeepingPeer implements Peer {
   sendText(channel: ChannelLabel, text: string): boolean {
     this.texts.push({ channel, message: JSON.parse(text) as Record<string, unknown>, atMs: this.#clock.now(), pictures: this.pictures.length });
     return true;
+  }
+
+  askForKeyframe(): void {
+    this.keyframesAsked++;
   }
 
   addCandidate(): Promise<void> {
