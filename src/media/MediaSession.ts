@@ -336,8 +336,9 @@ export class MediaSession {
   see(connectionId: string, frame: Uint8Array | null): void {
     if (this.#closed || this.#intake === null || this.#connections.get(connectionId)?.drives !== true) return;
     // Another stream begins with a keyframe of its own.
-    if (this.#camera !== connectionId) this.#intake.push(null);
+    const another = this.#camera !== null && this.#camera !== connectionId;
     this.#camera = connectionId;
+    if (another) this.#intake.push(null);
     this.#intake.push(frame);
   }
 

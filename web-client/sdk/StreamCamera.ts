@@ -1,3 +1,5 @@
+import { Processor } from './track_processor.ts';
+
 /** Bits a second of a small picture; the model's own is smaller. */
 const BITRATE = 400_000;
 /** Frames in the encoder past which it can't keep up: newer ones are left out. */
@@ -15,8 +17,8 @@ export class StreamCamera {
 
   /** @param failed told once, when nothing more is sent. @throws {TypeError} where the browser gives out no frames. */
   constructor(track: MediaStreamTrack, send: (frame: Uint8Array, key: boolean) => void, failed: (error: Error) => void) {
-    if (typeof MediaStreamTrackProcessor === 'undefined' || typeof VideoEncoder === 'undefined') throw new TypeError('this browser can’t send a camera over a WebSocket');
-    this.#reader = new MediaStreamTrackProcessor<VideoFrame>({ track: track as MediaStreamVideoTrack }).readable.getReader();
+    if (Processor === undefined || typeof VideoEncoder === 'undefined') throw new TypeError('this browser can’t send a camera over a WebSocket');
+    this.#reader = new Processor({ track }).readable.getReader();
     this.#encoder = new VideoEncoder({
       output: (chunk) => {
         if (this.#closed) return;
