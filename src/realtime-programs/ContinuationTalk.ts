@@ -7,6 +7,9 @@ import { SegueError } from '../protocol/errors.ts';
 import type { ContinuationModel, ScenePlan } from './continuation_model.ts';
 import { requestOf, unchanged, type ContinuationState, type Opening, type Talk } from './continuation_state.ts';
 
+/** Between the plans of two passes. */
+const NEXT_THOUGHT = '; ';
+
 /** Words on their way to a plan: the director reads an edit of the plan in force, once per edit, and goes on to tell about what it planned. */
 export class ContinuationTalk {
   readonly #model: ContinuationModel;
@@ -70,7 +73,7 @@ export class ContinuationTalk {
     const decisions = [{ name: 'director.plan', ...requestOf(talk), args: { plan: language.describe(plan), understood: read.plan !== null, tokens: director.plan.tokens.length } }];
     const [edit, ...edits] = talk.edits;
     if (edit !== undefined && read.plan !== null) {
-      return { ...unchanged({ ...state, talk: { ...talk, plan, edits, director: this.#direct(plan, edit, state.seed) } }), decisions };
+      return { ...unchanged({ ...state, talk: { ...talk, plan, edits, director: this.#direct(plan, edit, state.seed) } }), text: this.#aloud ? [{ stream: 'plan', requestId: talk.requestId, text: NEXT_THOUGHT, complete: false }] : [], decisions };
     }
     const encoder = loops.encoder.initState({ ids: language.encode(plan) }, bindingContext(state.seed));
     const narration = director.plan.done ? null : { requestId: talk.requestId, director, said: 0 };

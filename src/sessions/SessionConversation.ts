@@ -205,8 +205,8 @@ export class SessionConversation {
       vocabulary: [...card.vocabulary],
       ...(card.adapters === undefined || card.adapters.length === 0 ? {} : { adapters: card.adapters.map((adapter) => ({ ...adapter })) }),
     });
-    connections.send(connectionId, 'state', report.update);
     connections.send(connectionId, 'state', this.#parts.activity.current);
+    connections.send(connectionId, 'state', report.update);
     // Whoever comes, or comes back, sees the words that go with the picture, and not only from the next plan on.
     for (const caption of this.#captions.messages()) connections.send(connectionId, 'state', caption);
   }

@@ -4,7 +4,6 @@ import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { distinctPaints, painted } from '../../probe/derive.ts';
 import { Probe } from '../../probe/Probe.ts';
-import { ApiClient } from './api_client.ts';
 import { DrivePage } from './DrivePage.ts';
 import { TestServer } from './server.ts';
 
@@ -52,23 +51,4 @@ describe('camera', { timeout: 240_000 }, () => {
       assert.equal(await page.probe.page.getByTestId('camera').getAttribute('aria-pressed'), 'false', 'the camera is let go of');
     });
   }
-
-  it('programs say what they take in and what interruption means, and strength is validated', async () => {
-    const api = new ApiClient(server);
-    const { body } = await api.call('GET', '/v1/programs');
-    const { programs } = body as { programs: { id: string; takesVideo: boolean; interruption: Record<string, { unit: string }> }[] };
-    assert.deepEqual(programs.map(({ id, takesVideo }) => [id, takesVideo]), [['drive', false], ['drive_omni', false], ['drive_transform', true]]);
-    assert.ok(programs.every(({ interruption }) => interruption['director']!.unit === 'token' && interruption['video']!.unit === 'denoise_step'));
-    for (const [wish, param] of [
-      [{ program: 'drive_transform', transform: { strength: 1.5 } }, 'transform.strength'],
-      [{ program: 'drive_transform', transform: { strength: 0 } }, 'transform.strength'],
-      [{ program: 'drive', transform: { strength: 0.5 } }, 'transform'],
-    ] as const) {
-      const refused = await api.call('POST', '/v1/sessions', { body: wish });
-      assert.equal(refused.status, 400, JSON.stringify(refused.body));
-      assert.equal(refused.error?.param, param, JSON.stringify(refused.body));
-    }
-    const session = await api.createSession({ program: 'drive_transform', transform: { strength: 0.5 } });
-    await api.close(session.id);
-  });
 });

@@ -29,7 +29,7 @@ const STATUS: Readonly<Record<RoomState, readonly [short: string, more?: string]
   connecting: ['Connecting'],
   live: ['Live'],
   redirecting: ['Imagining…'],
-  held: ['Held', ' — say what happens next'],
+  held: ['Held', ' — type what happens next'],
   holding: ['On hold', ' — let go to drive on'],
   paused: ['Paused'],
   reconnecting: ['Rejoining', ' — the connection was lost'],

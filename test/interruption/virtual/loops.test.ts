@@ -136,7 +136,7 @@ describe('interrupted in each loop', () => {
     rig.simulation.request(rig.session, 'r', { request: 'redirect', prompt: 'scene 3 4', seamless: false });
     await rig.into({ component: 'text_encoder', unit: 1 });
     assert.equal(rig.begun.slice(begun).some(({ component }) => component === 'denoise_step'), false);
-    assert.equal(rig.said('plan', 'r'), '2324', 'both passes of the director');
+    assert.equal(rig.said('plan', 'r'), '23; 24', 'both passes of the director');
     assert.ok(rig.whole('plan', 'r'));
     assert.equal(rig.whole('narration', 'r'), false, 'narration streams while it shows');
     await rig.simulation.run(2000);
