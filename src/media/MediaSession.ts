@@ -56,6 +56,8 @@ export interface MediaSessionDeps {
   /** Absent or null: no voice is heard. */
   readonly voice?: VoiceOptions | null;
   readonly judge: VoiceJudge;
+  /** It comes back paused or interrupted, as its driver had left it. */
+  readonly stopped?: boolean;
   /** Absent or null: no video is taken in. */
   readonly incoming?: { readonly decoder: VpxDecoder; readonly framesPerChunk: number } | null;
 }
@@ -96,7 +98,7 @@ export class MediaSession {
   /** Whose camera is taken in: the driver that sent last. */
   #camera: string | null = null;
   /** Paused or interrupted, until somebody asks for something that flows. */
-  #stopped = false;
+  #stopped: boolean;
   #noticed: FrameNotice | null = null;
   /** Of the newest fence. */
   #fencedBy: { readonly epoch: number; readonly requestId: string } | null = null;
@@ -112,6 +114,7 @@ export class MediaSession {
     this.#words = new SessionWords(deps.channels.words);
     this.#videoPool = SharedPool.attach(deps.channels.video);
     this.#audioPool = SharedPool.attach(deps.channels.audio);
+    this.#stopped = deps.stopped === true;
     this.#presented = new PresentedTracker(this.#words.epoch, frameDuration90k(deps.format));
     this.#gate = new ChannelGate(deps.options.limits);
     this.#input = new HeldInput(deps.clock, this.#words, () => deps.sinks.toEngine({ type: 'media.action', sessionId: this.sessionId }));
@@ -126,6 +129,7 @@ export class MediaSession {
             judge: deps.judge,
             flow: () => (this.#stopped || !this.#watched ? 'stopped' : this.#hold.active ? 'held' : 'flows'),
             act: (action) => this.#voiceActs(action),
+            deaf: (connectionId) => this.#trouble(connectionId, new SegueError('engine_unavailable', 'voices are not heard at the moment')),
             speaking: (speaking) => deps.sinks.toControl({ type: 'voice.speaking', sessionId: this.sessionId, speaking }),
           });
     this.#intake =
@@ -137,7 +141,7 @@ export class MediaSession {
             format: deps.format,
             chunk: (frames) => deps.sinks.toEngine({ type: 'media.frames', sessionId: this.sessionId, frames }),
             keyframeNeeded: () => this.#connections.get(this.#camera ?? '')?.peer.askForKeyframe(),
-            failed: (message) => this.#cameraFailed(new SegueError('bad_request', message)),
+            failed: (message) => this.#trouble(this.#camera ?? '', new SegueError('bad_request', message)),
           });
     this.#engineEpoch = deps.options.fence === 'queue' ? new EngineEpoch(this.#words) : null;
     const shared = { clock: deps.clock, rtp: deps.rtp, words: this.#words, fence: this.#engineEpoch ?? this.#words, timeline: this.#timeline, stamped: deps.stamped };
@@ -342,8 +346,8 @@ export class MediaSession {
     this.#intake.push(frame);
   }
 
-  #cameraFailed(error: SegueError): void {
-    if (this.#camera !== null) this.#deps.sinks.toControl({ type: 'connection.trouble', sessionId: this.sessionId, connectionId: this.#camera, error: error.toBody() });
+  #trouble(connectionId: string, error: SegueError): void {
+    this.#deps.sinks.toControl({ type: 'connection.trouble', sessionId: this.sessionId, connectionId, error: error.toBody() });
   }
 
   // ------------------------------------------------------------------ voices

@@ -432,11 +432,11 @@ export class Session {
 
   #onOpened(format: EngineCard['format'], exact: boolean): void {
     if (this.state !== 'waiting') return;
-    const { media, stamp, voice, transform = null, card } = this.#options;
+    const { media, stamp, voice, transform = null, card, returning } = this.#options;
     this.#reservation.settle();
-    if (!media.send({ type: 'session.open', sessionId: this.id, channels: this.#channels, format, stamp, voice, ...(transform === null ? {} : { takesVideo: { framesPerChunk: card.framesPerChunk } }) })) return void this.fail(new SegueError('engine_unavailable', 'the media thread is gone'));
+    const more = { ...(transform === null ? {} : { takesVideo: { framesPerChunk: card.framesPerChunk } }), ...(returning === null || returning.from.flow === 'running' ? {} : { stopped: true }) };
+    if (!media.send({ type: 'session.open', sessionId: this.id, channels: this.#channels, format, stamp, voice, ...more })) return void this.fail(new SegueError('engine_unavailable', 'the media thread is gone'));
     this.#status.move('opened');
-    const { returning } = this.#options;
     if (returning !== null) {
       this.events.append('session.resumed', { media90k: returning.from.position90k, exact, epoch: this.words.epoch });
       this.#flow.restore(returning.from.flow);
