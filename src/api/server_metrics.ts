@@ -43,6 +43,7 @@ export const MEDIA_METRICS: Readonly<Record<keyof MediaStats, StatMetric>> = {
   messagesRefused: counter('segue_media_messages_refused_total', 'Messages on data channels refused for their size or their number'),
   relayDropped: counter('segue_media_relay_dropped_total', 'Encoded pictures and sounds not relayed because the WebSocket side was behind'),
   voiceDropped: counter('segue_media_voice_dropped_total', 'Packets of microphones dropped because they could not be judged in time'),
+  intakeDropped: counter('segue_media_intake_dropped_total', 'Frames of cameras dropped before they were decoded'),
   lipSyncMaxMs: gauge('segue_media_lip_sync_max_seconds', 'Largest skew of sound and picture at the source since the last report', MS),
   lateMaxMs: gauge('segue_media_late_max_seconds', 'Largest delay of a picture from when it was due to its packets since the last report', MS),
 };

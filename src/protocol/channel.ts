@@ -153,6 +153,8 @@ export const Ready = Type.Object({
   vocabulary: Type.Array(Type.String()),
   /** Absent where the model has none. */
   adapters: Type.Optional(Type.Array(AdapterOffer)),
+  /** The session makes anew what its driver's camera sends; until something comes, it shows nothing. */
+  takesVideo: Type.Optional(Type.Literal(true)),
 });
 
 export const Accepted = Type.Object({
@@ -207,7 +209,10 @@ export const DraftPreview = Type.Object({
   warnings: Type.Array(PromptWarning),
 });
 
-export const ServerControlMessage = Type.Union([Ready, Accepted, Applied, Forked, Superseded, RequestError, Goaway, Closed, IdleWarning, DraftPreview, BudgetWarning]);
+/** To whoever sends its camera over the WebSocket: the next frame must be a keyframe. */
+export const KeyframeWanted = Type.Object({ type: Type.Literal('keyframe') });
+
+export const ServerControlMessage = Type.Union([KeyframeWanted, Ready, Accepted, Applied, Forked, Superseded, RequestError, Goaway, Closed, IdleWarning, DraftPreview, BudgetWarning]);
 export type ServerControlMessage = Static<typeof ServerControlMessage>;
 
 // ---------------------------------------------------------------- server → client, `state`

@@ -23,6 +23,8 @@ export const CreateSession = Type.Object(
     seed: Type.Optional(Type.Integer({ minimum: 0, maximum: 0x7fffffff })),
     /** How voices that come in over it are taken. */
     voice: Type.Optional(SessionVoice),
+    /** Of a program that takes a video in: how much of it is made anew. At 0.5 and below only the last step is taken. */
+    transform: Type.Optional(Type.Object({ strength: Type.Number({ exclusiveMinimum: 0, maximum: 1 }) }, { additionalProperties: false })),
     limits: Type.Optional(
       Type.Object(
         {

@@ -63,6 +63,10 @@ export class KeptReplay implements RealtimeProgram<ReplayState> {
         videoOut: { kind: 'stream', stream: 'video' },
         audioOut: { kind: 'stream', stream: 'audio' },
       },
+      interruption: {
+        picture: { unit: 'frame', interrupt: 'remade', redirect: 'remade', says: 'Frames that were not presented are decoded again.' },
+        sound: { unit: 'frame_of_sound', interrupt: 'remade', redirect: 'remade', says: 'Goes back with its frame, to the sample.' },
+      },
       edges: [
         { kind: 'stream', from: 'picture', to: 'videoOut' },
         { kind: 'tensor', from: 'sound', to: 'sound', acrossChunks: true },

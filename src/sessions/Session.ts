@@ -298,6 +298,9 @@ export class Session {
       case 'voice.speaking':
         this.#idle.touch();
         return this.#activity.speaking(message.speaking);
+      case 'connection.trouble':
+        this.#connections.send(message.connectionId, 'control', { type: 'error', error: message.error });
+        return;
       case 'relay.text':
         return this.#connections.onRelayText(message.connectionId, message.channel, message.text);
       case 'relay.media':
@@ -322,6 +325,15 @@ export class Session {
     if (!this.#options.voice.enabled) throw new SegueError('conflict', 'this session listens to no voice');
     if (!roles.has('drive') && !roles.has('speak')) throw new SegueError('forbidden', 'this connection may watch, not speak');
     this.#options.media.send({ type: 'connection.voice', sessionId: this.id, connectionId, data });
+  }
+
+  /** A VP8 frame of a WebSocket's camera. Throws conflict where the session takes no video in, forbidden where this connection may not drive. */
+  see(connectionId: string, data: Uint8Array): void {
+    const roles = this.#connections.roles(connectionId);
+    if (roles === null) return;
+    if (this.#options.transform == null) throw new SegueError('conflict', 'this session takes no video in');
+    if (!roles.has('drive')) throw new SegueError('forbidden', 'this connection may watch, not drive');
+    this.#options.media.send({ type: 'connection.video', sessionId: this.id, connectionId, data });
   }
 
   /** Opens a WebRTC connection: see {@link SessionConnections.offer}. */
@@ -438,11 +450,11 @@ export class Session {
 
   #onOpened(format: EngineCard['format'], exact: boolean): void {
     if (this.state !== 'waiting') return;
-    const { media, stamp, voice } = this.#options;
+    const { media, stamp, voice, transform = null, card, returning } = this.#options;
     this.#reservation.settle();
-    if (!media.send({ type: 'session.open', sessionId: this.id, channels: this.#channels, format, stamp, voice })) return void this.fail(new SegueError('engine_unavailable', 'the media thread is gone'));
+    const more = { ...(transform === null ? {} : { takesVideo: { framesPerChunk: card.framesPerChunk } }), ...(returning === null || returning.from.flow === 'running' ? {} : { stopped: true }) };
+    if (!media.send({ type: 'session.open', sessionId: this.id, channels: this.#channels, format, stamp, voice, ...more })) return void this.fail(new SegueError('engine_unavailable', 'the media thread is gone'));
     this.#status.move('opened');
-    const { returning } = this.#options;
     if (returning !== null) {
       this.events.append('session.resumed', { media90k: returning.from.position90k, exact, epoch: this.words.epoch });
       this.#flow.restore(returning.from.flow);

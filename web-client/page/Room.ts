@@ -1,5 +1,6 @@
 import { ClientError, joinSession, type ClientState, type Degraded, type PromptWarning, type SegueClient, type SessionRequest } from '../sdk/index.ts';
 import { AmbientGlow } from './AmbientGlow.ts';
+import { CameraStart } from './CameraStart.ts';
 import { Captions } from './Captions.ts';
 import { createDemoSession } from './DemoSession.ts';
 import { byId, create } from './dom.ts';
@@ -28,7 +29,7 @@ const STATUS: Readonly<Record<RoomState, readonly [short: string, more?: string]
   connecting: ['Connecting'],
   live: ['Live'],
   redirecting: ['Imagining…'],
-  held: ['Held', ' — say what happens next'],
+  held: ['Held', ' — type what happens next'],
   holding: ['On hold', ' — let go to drive on'],
   paused: ['Paused'],
   reconnecting: ['Rejoining', ' — the connection was lost'],
@@ -78,6 +79,7 @@ export class Room {
   readonly #suggestions = new Suggestions(byId('chips', HTMLElement), (prompt) => this.redirect(prompt));
   readonly #style = new StyleControl((adapterId) => this.setStyle(adapterId));
   readonly #microphone = new Microphone(byId('microphone', HTMLButtonElement), (reason) => void this.#toasts.show('No microphone', { detail: reason }));
+  readonly #camera = new CameraStart();
   readonly #picture = new PictureStart(byId('poster', HTMLElement));
   readonly #poster = new Poster(() => this.#posterPressed());
   readonly #typing = new DraftTyping(byId('draft', HTMLElement), (draft) => this.#client?.draft(draft, { seamless: this.#transition.value !== 'redirect' }));
@@ -231,10 +233,12 @@ export class Room {
     this.#poster.connecting();
     const baseUrl = new URL('.', document.baseURI).href;
     const { image } = this.#picture;
+    const { track: camera } = this.#camera;
+    const start = camera === null ? (image === null ? {} : { image }) : { program: 'drive_transform' };
     try {
       const session = await createDemoSession(
         baseUrl,
-        { ...this.#options.session, ...(image === null ? {} : { image }) },
+        { ...this.#options.session, ...start },
         (place) => {
           this.#show('waiting');
           this.#poster.waiting(place);
@@ -243,7 +247,7 @@ export class Room {
       );
       this.#show('connecting');
       this.#poster.connecting();
-      const client = joinSession({ baseUrl, sessionId: session.id, clientToken: session.clientToken, canvas: this.#world, audio: sound, transport: this.#options.transport });
+      const client = joinSession({ baseUrl, sessionId: session.id, clientToken: session.clientToken, canvas: this.#world, audio: sound, transport: this.#options.transport, ...(camera === null ? {} : { camera }) });
       this.#client = client;
       window.segue = client;
       this.#follow(client, session.warnings ?? []);
@@ -335,6 +339,7 @@ export class Room {
     this.#joining = null;
     this.#client = null;
     this.#microphone.follow(null);
+    this.#camera.off();
     this.#speaking = false;
     this.#typing.done();
     window.segue = undefined;

@@ -125,9 +125,8 @@ export class EngineCore {
 
   /** Says what it is and begins to report. */
   start(): void {
-    const [name, program] = Object.entries(this.#deps.programs)[0] ?? [];
-    if (name === undefined || program === undefined) throw new TypeError('an engine needs at least one program');
-    this.#deps.toControl({ type: 'engine.ready', card: engineCard(program, this.#devices) });
+    if (Object.keys(this.#deps.programs).length === 0) throw new TypeError('an engine needs at least one program');
+    this.#deps.toControl({ type: 'engine.ready', card: engineCard(this.#deps.programs, this.#devices) });
     this.#every('stats', STATS_INTERVAL_MS, () => {
       this.#deps.toControl({ type: 'engine.stats', stats: this.stats() });
       for (const session of this.#sessions.values()) {
@@ -146,9 +145,6 @@ export class EngineCore {
         break;
       case 'session.request':
         this.#request(message);
-        break;
-      case 'session.frames':
-        this.#sessions.get(message.sessionId)?.incoming(message.frames);
         break;
       case 'session.story':
         this.#sessions.get(message.sessionId)?.rewindTo(message);
@@ -188,6 +184,7 @@ export class EngineCore {
     if (this.#closed || session === undefined) return;
     if (message.type === 'media.presented') session.presented(message.epoch, message.media90k);
     else if (message.type === 'media.action') session.actionChanged();
+    else if (message.type === 'media.frames') session.incoming(message.frames);
     else this.#dispatcher.requeue(session);
     this.#dispatcher.round();
   }
@@ -248,7 +245,7 @@ export class EngineCore {
   // ---------------------------------------------------------------- sessions
 
   #open(message: Extract<ControlToEngine, { type: 'session.open' }>): void {
-    const { sessionId, model, program: name, seed, prompt, image, adapter = null, plan, channels, story = null, replay } = message;
+    const { sessionId, model, program: name, seed, prompt, image, adapter = null, plan, strength, channels, story = null, replay } = message;
     const refuse = (error: SegueError): void => this.#deps.toControl({ type: 'session.refused', sessionId, error: error.toBody() });
     const program = this.#deps.programs[name];
     if (this.#draining) return refuse(new SegueError('draining', 'the server is being stopped'));
@@ -274,7 +271,7 @@ export class EngineCore {
       try {
         const resume = (kept: KeptStory) => resumeStory(kept, { sessionId, program, seed, device });
         resumed = story === null ? null : resume(story);
-        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(replay === undefined ? {} : { replay }), channels, device, grant: admission.grant, resumed, resume }, this.#sessionDependencies());
+        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(strength === undefined ? {} : { strength }), ...(replay === undefined ? {} : { replay }), channels, device, grant: admission.grant, resumed, resume }, this.#sessionDependencies());
       } catch (error) {
         resumed?.settle();
         admission.grant.release();

@@ -94,8 +94,8 @@ export class EngineSession implements WorkSource {
   readonly #resumed: ResumedStory | null;
   #speculation: Speculation | null = null;
 
-  constructor({ sessionId, program, seed, prompt, image, adapter, plan, replay, channels, device, grant, resumed, resume }: SessionOpening, deps: SessionDependencies) {
-    const begin = () => program.open({ seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(replay === undefined ? {} : { replay }) });
+  constructor({ sessionId, program, seed, prompt, image, adapter, plan, strength, replay, channels, device, grant, resumed, resume }: SessionOpening, deps: SessionDependencies) {
+    const begin = () => program.open({ seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(strength === undefined ? {} : { strength }), ...(replay === undefined ? {} : { replay }) });
     const initial = resumed?.initial ?? begin();
     this.sessionId = sessionId;
     this.program = program;
