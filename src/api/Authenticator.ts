@@ -1,13 +1,13 @@
 import { SegueError } from '../protocol/errors.ts';
 import type { Role } from '../sessions/ports.ts';
 import type { ApiKeys } from './ApiKeys.ts';
-import type { ClientTokens } from './ClientTokens.ts';
+import type { ClientTokens, ShareToken } from './ClientTokens.ts';
 
 /** Who calls: a back end with a key, or the client of one session. */
-export type Principal = { readonly kind: 'key' } | { readonly kind: 'client'; readonly sessionId: string; readonly roles: readonly Role[] };
+export type Principal = { readonly kind: 'key' } | ({ readonly kind: 'share' } & ShareToken) | { readonly kind: 'client'; readonly sessionId: string; readonly roles: readonly Role[] };
 
-/** What a route asks for. `session`: a key, or a token of the session in the path with that role. */
-export type Access = 'public' | 'key' | 'any' | { readonly session: Role };
+/** What a route asks for. `share`: the token of a share link. `session`: a key, or a token of the session in the path with that role. */
+export type Access = 'public' | 'key' | 'any' | 'share' | { readonly session: Role };
 
 /** Bearer keys and tokens (RFC 6750). */
 export class Authenticator {
@@ -26,6 +26,10 @@ export class Authenticator {
   async authenticate(access: Access, authorization: string | undefined, sessionId: string | undefined, queryToken: string | null = null): Promise<Principal | null> {
     if (access === 'public') return null;
     const bearer = /^Bearer +([^ ]{1,4096})$/i.exec(authorization ?? '')?.[1];
+    if (access === 'share') {
+      if (bearer === undefined) throw new SegueError('unauthorized', 'the token of a share link is needed');
+      return { kind: 'share', ...(await this.#tokens.verifyShare(bearer)) };
+    }
     if (bearer !== undefined && this.#keys.matches(bearer)) return { kind: 'key' };
     const token = bearer ?? queryToken;
     if (token === null || token === '') throw new SegueError('unauthorized', 'an Authorization header with a bearer key or token is needed');

@@ -17,6 +17,7 @@ import { frameRoutes } from './routes/frame_routes.ts';
 import { operationsRoutes } from './routes/operations_routes.ts';
 import { memoryRoutes } from './routes/memory_routes.ts';
 import { sessionRoutes } from './routes/session_routes.ts';
+import { shareRoutes } from './routes/share_routes.ts';
 import { testRoutes } from './routes/test_routes.ts';
 
 declare module 'fastify' {
@@ -93,6 +94,7 @@ export async function createHttpApp(context: ApiContext, listener: HttpListener)
     sessionRoutes(routes, context);
     memoryRoutes(routes, context);
     frameRoutes(routes, context);
+    shareRoutes(routes, context);
     connectionRoutes(routes, context);
     eventRoutes(routes, context);
     discoveryRoutes(routes, context);

@@ -67,6 +67,8 @@ export const SessionView = Type.Object(
     usage: Type.Optional(SessionUsage),
     /** Absent where the session goes without nothing. */
     degraded: Type.Optional(Degraded),
+    /** Of a replay: what it plays. */
+    replay: Type.Optional(Type.Object({ session: Type.String(), from90k: Type.Integer(), to90k: Type.Integer() })),
     /** What its story was made with, oldest first; where a session is read by itself and its story is kept. Null: still going on. */
     weightVersions: Type.Optional(
       Type.Array(Type.Object({ from90k: Type.Integer(), to90k: Type.Union([Type.Integer(), Type.Null()]), weightsVersion: Type.String(), adapterVersions: Type.Record(Type.String(), Type.String()) })),
@@ -113,6 +115,26 @@ export const WaitingPlace = Type.Object(
   { $id: 'WaitingPlace' },
 );
 export type WaitingPlace = Static<typeof WaitingPlace>;
+
+export const ShareRequest = Type.Object(
+  {
+    expiresInMs: Type.Optional(Type.Integer({ minimum: 1_000, maximum: 30 * 86_400_000, description: 'Default: 7 days. It ends earlier where the session is deleted or not kept any more.' })),
+    from90k: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, description: 'Default: where what is kept begins.' })),
+    to90k: Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, description: 'Default: what has been presented.' })),
+  },
+  { additionalProperties: false },
+);
+export const Share = Type.Object({
+  url: Type.String({ description: 'Path of the page that plays it. The token is behind #, so that it reaches no log.' }),
+  token: Type.String({ description: 'For POST /v1/replays, and nothing else.' }),
+  expiresAt: Type.String(),
+  from90k: Type.Integer(),
+  to90k: Type.Integer(),
+});
+export type Share = Static<typeof Share>;
+
+export const CreatedReplay = Type.Object({ ...CreatedSession.properties, from90k: Type.Integer(), to90k: Type.Integer() });
+export type CreatedReplay = Static<typeof CreatedReplay>;
 
 export const SessionDescription = Type.Object({ type: Type.Enum(['offer', 'answer']), sdp: Type.String({ minLength: 1, maxLength: 64_000 }) }, { additionalProperties: false });
 export const ConnectionAnswer = Type.Object({ id: Type.String(), type: Type.Literal('answer'), sdp: Type.String() });

@@ -26,6 +26,8 @@ export interface PresentedFramesOptions {
   readonly clock: Clock;
   readonly card: EngineCard;
   readonly prompts: PromptReader;
+  /** Whose frames a session shows: its own, or those of the one that it plays, as far as it does. */
+  readonly source: (id: string) => { readonly id: string; readonly to90k: MediaTime90k | null };
   /** Of a session that this server knows of, live or not; throws session_not_found. */
   readonly session: (id: string) => FrameSession;
 }
@@ -63,8 +65,10 @@ export class PresentedFrames {
   }
 
   /** Rejects with session_not_found, not_presented, not_kept, timed_out, engine_unavailable. */
-  async find(id: string, media90k: MediaTime90k): Promise<PresentedFrame> {
-    const { archive } = this.#options;
+  async find(asked: string, media90k: MediaTime90k): Promise<PresentedFrame> {
+    const { archive, source } = this.#options;
+    const { id, to90k } = source(asked);
+    if (to90k !== null && media90k >= to90k) throw new SegueError('not_presented', `the replay goes up to ${to90k}`, { param: 'media90k' });
     let kept = (await archive?.chunkAt(id, media90k)) ?? null;
     const session = kept?.head == null ? this.#options.session(id) : { program: kept.head.program, seed: kept.head.seed, presented90k: this.#presentedOf(id) };
     const { presented90k } = session;

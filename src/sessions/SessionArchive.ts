@@ -1,6 +1,7 @@
 import type { Clock, Timer } from '../observe/clock.ts';
 import type { Logger } from '../observe/log.ts';
 import { SegueError } from '../protocol/errors.ts';
+import type { KeptRange } from '../streams/kept_range.ts';
 import type { MediaTime90k } from '../streams/media_time.ts';
 import { OutstandingWrites } from '../streams/outstanding_writes.ts';
 import { writeBytes, writtenFor, type DurablePosition, type FromStorage, type KeptHead, type KeptStory, type KeptWorld, type StorageWrite, type StoryFingerprint, type VersionSpan } from '../streams/storage_messages.ts';
@@ -20,7 +21,7 @@ export interface SessionArchiveOptions {
   readonly windowChunks: number;
 }
 
-type StorageAnswer = Extract<FromStorage, { type: 'loaded' | 'listed' | 'read' | 'chunk.read' | 'versions.read' }>;
+type StorageAnswer = Extract<FromStorage, { type: 'loaded' | 'listed' | 'chunk.read' | 'versions.read' | 'range.read' | 'read' }>;
 
 interface Question {
   readonly resolve: (message: StorageAnswer) => void;
@@ -70,7 +71,8 @@ export class SessionArchive {
       case 'read':
       case 'listed':
       case 'chunk.read':
-      case 'versions.read': {
+      case 'versions.read':
+      case 'range.read': {
         const question = this.#questions.get(message.request);
         this.#questions.delete(message.request);
         question?.watchdog.cancel();
@@ -154,6 +156,12 @@ export class SessionArchive {
     if (answer.type !== 'chunk.read') return { head: null, chunk: null, from90k: null };
     if (answer.error !== undefined) throw SegueError.from(answer.error);
     return answer;
+  }
+
+  /** What is kept of a story between two moments, from the first chunk that lies there and without a gap; null: nothing. Rejects as {@link load}. */
+  async range(sessionId: string, from90k: MediaTime90k, to90k: MediaTime90k): Promise<Omit<KeptRange, 'sessionId'> | null> {
+    const answer = await this.#ask((request) => ({ type: 'range.of', request, sessionId, from90k, to90k }));
+    return answer.type === 'range.read' ? answer.range : null;
   }
 
   /** What a session was made with, oldest first. Rejects as {@link load}. */

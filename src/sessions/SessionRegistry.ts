@@ -5,24 +5,26 @@ import type { Logger } from '../observe/log.ts';
 import { SegueError } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { MemoryImport, MemoryView } from '../protocol/prompt_memory.ts';
-import type { SessionView } from '../protocol/rest.ts';
+import type { ForkedFrom, SessionView } from '../protocol/rest.ts';
 import { RESOURCES, type Resource } from '../protocol/session_usage.ts';
 import { adapterInForce, type SessionAdapter } from '../protocol/session_adapter.ts';
 import { voiceInForce, type SessionVoice } from '../protocol/session_voice.ts';
+import { REPLAY_PROGRAM, type KeptRange } from '../streams/kept_range.ts';
 import type { EngineCard, EngineToControl, MediaToControl } from '../streams/messages.ts';
 import type { KeptHead } from '../streams/storage_messages.ts';
 import { AdmissionQueue, type QueuePlace } from './AdmissionQueue.ts';
 import { DormantSessions } from './DormantSessions.ts';
 import { liveMemory, memoryView, seedOf } from './memory_changes.ts';
 import { BLANK_TURN } from './memory_turn.ts';
-import type { EnginePort, MediaPort, PromptReader } from './ports.ts';
+import type { EnginePort, MediaPort, PromptReader, Role } from './ports.ts';
 import { PresentedFrames } from './PresentedFrames.ts';
 import { Session } from './Session.ts';
 import type { SessionArchive } from './SessionArchive.ts';
 import type { Budget } from './SessionBudget.ts';
 import type { SessionEventLog } from './SessionEventLog.ts';
 import { createId } from './session_ids.ts';
-import type { SessionLimits, SessionOptions } from './session_options.ts';
+import { SessionForks } from './SessionForks.ts';
+import type { ForkWish, MadeFork, SessionLimits, SessionOptions } from './session_options.ts';
 import { readReturn } from './session_return.ts';
 import { StayEstimate } from './StayEstimate.ts';
 import { TraceRing } from './TraceRing.ts';
@@ -46,6 +48,8 @@ export interface RegistryOptions {
   /** How long after it was last written a session of the process before this one can be come back to. */
   readonly resumeMs?: number;
   readonly onSettled?: (kind: string, answer: string, elapsedMs: number) => void;
+  /** Makes client tokens; absent: forks by a data channel are refused. */
+  readonly tokens?: { issue(token: { readonly sessionId: string; readonly roles: readonly Role[] }): Promise<{ readonly token: string; readonly expiresAt: string }> };
 }
 
 export interface SessionWish {
@@ -108,7 +112,7 @@ export class SessionRegistry {
     this.#dormant = new DormantSessions({ clock, resumeMs, modelId: card.modelId, expired: (sessionId) => void this.#archive?.write({ type: 'ended', sessionId, reason: 'nobody came back to it after a restart' }) });
     this.queue = new AdmissionQueue(options.clock, options.maxWaiting);
     const { engine, prompts } = options;
-    this.frames = new PresentedFrames({ engine, archive: this.#archive, clock, card, prompts, session: (id) => ({ ...this.view(id), presented90k: this.#sessions.get(id)?.view.presented90k ?? null }) });
+    this.frames = new PresentedFrames({ engine, archive: this.#archive, clock, card, prompts, source: (id) => this.#sourceOf(id), session: (id) => ({ ...this.view(id), presented90k: this.#sessions.get(id)?.view.presented90k ?? null }) });
   }
 
   /** Live sessions, oldest first. */
@@ -153,12 +157,28 @@ export class SessionRegistry {
     };
     if (begin.plan !== null) prompts.readPlan(begin.plan);
     const promptWarnings = begin.prompt === null ? [] : prompts.read(begin.prompt);
-    const held = wish.ticket === undefined ? null : this.queue.find(wish.ticket);
+    return this.#admit(wish.ticket, () => this.#open(wish, program, begin, promptWarnings));
+  }
+
+  /**
+   * Opens a session with the past of another, live or kept, up to a moment of it; the other goes on undisturbed. Through admission like a new one, and on disk before it resolves.
+   * Errors: those of {@link create}, session_not_found, session_closed where nothing is kept of it, not_kept.
+   */
+  async fork(id: string, { media90k, ticket }: Omit<ForkWish, 'roles'>): Promise<{ readonly session: Session; readonly from: ForkedFrom }> {
+    if (!this.#admitting) throw new SegueError('draining', 'the server is shutting down');
+    const forks = new SessionForks({ archive: this.#archive, live: (sessionId) => this.#sessions.get(sessionId), find: (sessionId) => this.get(sessionId) });
+    const session = await this.#admit(ticket, () => forks.open(id, media90k, (options) => this.#openSession({ ...options, id: createId('ses'), promptWarnings: [], returning: null, limits: this.#limits(options.limits) })));
+    await session.kept();
+    return { session, from: { session: id, media90k: session.presented90k } };
+  }
+
+  async #admit(ticket: string | undefined, open: () => Promise<Session>): Promise<Session> {
+    const held = ticket === undefined ? null : this.queue.find(ticket);
     const line = held ? held.position : this.queue.length + 1;
     if (line > 1 && line > this.#free) throw this.#atCapacity(held);
     if (held && !this.queue.beginTry(held.ticket)) throw this.#atCapacity(held);
     try {
-      const session = await this.#open(wish, program, begin, promptWarnings);
+      const session = await open();
       if (held) this.queue.leave(held.ticket);
       return session;
     } catch (error) {
@@ -166,6 +186,43 @@ export class SessionRegistry {
       if (error instanceof SegueError && error.code === 'at_capacity') throw this.#atCapacity(held);
       throw error;
     }
+  }
+
+  /**
+   * What of a session can be played again: within the limits asked for, without a gap, and presented. Rejects with not_kept, session_not_found, timed_out.
+   */
+  async shareable(id: string, { from90k = 0, to90k = Infinity }: { readonly from90k?: number | undefined; readonly to90k?: number | undefined } = {}): Promise<KeptRange> {
+    const live = this.#sessions.get(id);
+    if (live === undefined && !this.#known(id)) await this.#headOf(id);
+    if (live?.plays != null) throw new SegueError('conflict', 'a replay is of another session: share that');
+    const range = (await this.#archive?.range(id, from90k, Math.min(to90k, live?.view.presented90k ?? Infinity))) ?? null;
+    if (range === null) throw new SegueError('not_kept', 'nothing of that is kept to be played again', { param: 'from90k' });
+    return { ...range, sessionId: id };
+  }
+
+  /** A session that plays what another has shown. Rejects as {@link shareable} and {@link create}. */
+  async replay(id: string, limits: { readonly from90k: number; readonly to90k: number }): Promise<Session> {
+    if (!this.#admitting) throw new SegueError('draining', 'the server is shutting down');
+    const replay = await this.shareable(id, limits);
+    const { turns } = await this.memory(id);
+    const shown = turns.filter(({ presented }) => presented !== null && presented.start90k < replay.to90k && presented.end90k > replay.from90k);
+    const memory = shown.map(({ turn: _, ...turn }) => ({ ...BLANK_TURN, ...turn, imported: true }));
+    return this.#openSession({
+      id: createId('ses'),
+      program: REPLAY_PROGRAM,
+      seed: (await this.#headOf(id)).seed,
+      prompt: null,
+      image: null,
+      replay,
+      memory,
+      promptWarnings: [],
+      voice: voiceInForce(),
+      tenant: 'replay',
+      stamp: false,
+      endsOnLeave: true,
+      limits: this.#limits({}),
+      returning: null,
+    });
   }
 
   /** Finds out which sessions of the process before this one can be come back to. None where that can't be read: new ones are served all the same. */
@@ -199,7 +256,8 @@ export class SessionRegistry {
    */
   async remove(id: string, reason: string): Promise<SessionView> {
     await this.#returning.get(id)?.catch(() => undefined);
-    await this.#sessions.get(id)?.close(reason);
+    const replays = this.live.filter((session) => session.plays?.sessionId === id);
+    await Promise.all([this.#sessions.get(id)?.close(reason), ...replays.map((session) => session.close('what it plays was deleted'))]);
     const view = this.#known(id) ? this.view(id) : this.#dormant.viewOfEnded(await this.#headOf(id));
     this.#dormant.forget(id);
     await this.#archive?.delete(id);
@@ -350,11 +408,11 @@ export class SessionRegistry {
     return { idleMs: idle, idleWarningMs: Math.min(limits.idleWarningMs, idle / 2), orphanMs: Math.min(limits.orphanMs, orphanMs), budget };
   }
 
-  async #openSession(options: Omit<SessionOptions, 'card' | 'engine' | 'media' | 'prompts' | 'clock' | 'log' | 'archive' | 'onSettled'>): Promise<Session> {
+  async #openSession(options: Omit<SessionOptions, 'card' | 'engine' | 'media' | 'prompts' | 'clock' | 'log' | 'archive' | 'fork' | 'onSettled'>): Promise<Session> {
     const { engine, media, prompts, clock, log, card, maxSessions, onSettled } = this.#options;
     if (this.#holders.length >= maxSessions) throw new SegueError('at_capacity', `the server holds at most ${maxSessions} sessions`);
     const { id } = options;
-    const session = new Session({ ...options, card, engine, media, prompts, clock, log: log.child({ sessionId: id }), archive: options.transform == null ? this.#archive : null, ...(onSettled ? { onSettled } : {}) });
+    const session = new Session({ ...options, card, engine, media, prompts, clock, log: log.child({ sessionId: id }), archive: options.replay === undefined && options.transform == null ? this.#archive : null, fork: (sessionId, wish) => this.#forkFor(sessionId, wish), ...(onSettled ? { onSettled } : {}) });
     this.#sessions.set(id, session);
     this.#traces.set(id, new TraceRing());
     try {
@@ -374,6 +432,14 @@ export class SessionRegistry {
     return session;
   }
 
+  async #forkFor(id: string, { roles, ...wish }: ForkWish): Promise<MadeFork> {
+    const { tokens } = this.#options;
+    if (tokens === undefined) throw new SegueError('forbidden', 'there is nobody here who makes tokens for forks');
+    const { session, from } = await this.fork(id, wish);
+    const { token, expiresAt } = await tokens.issue({ sessionId: session.id, roles });
+    return { session: session.id, clientToken: token, expiresAt, media90k: from.media90k, abandon: () => void this.remove(session.id, 'nobody was told of it').catch(() => undefined) };
+  }
+
   #retire(session: Session): void {
     if (!this.#sessions.delete(session.id)) return;
     // What ends with the process can be come back to; what a client, or time, has ended can't.
@@ -386,6 +452,12 @@ export class SessionRegistry {
     if (oldest === undefined) return;
     this.#ended.delete(oldest);
     this.#traces.delete(oldest);
+  }
+
+  /** Of a replay, also one that has just ended: what it plays. */
+  #sourceOf(id: string): { readonly id: string; readonly to90k: number | null } {
+    const { replay } = (this.#sessions.get(id) ?? this.#ended.get(id))?.view ?? {};
+    return replay === undefined ? { id, to90k: null } : { id: replay.session, to90k: replay.to90k };
   }
 
   #known(id: string): boolean {

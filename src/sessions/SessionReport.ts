@@ -38,7 +38,7 @@ export class SessionReport {
   }
 
   get view(): SessionView {
-    const { id, card, program, seed } = this.#options;
+    const { id, card, program, seed, replay } = this.#options;
     const { words, status, position, memory, connections, conditioningVersion, usage } = this.#parts;
     return {
       id,
@@ -57,6 +57,7 @@ export class SessionReport {
       connections: connections.present,
       usage: usage(),
       ...(this.degraded === null ? {} : { degraded: this.degraded }),
+      ...(replay === undefined ? {} : { replay: { session: replay.sessionId, from90k: replay.from90k, to90k: replay.to90k } }),
       ...(status.reason === null ? {} : { reason: status.reason }),
       ...(status.code === null ? {} : { code: status.code }),
     };

@@ -1,6 +1,7 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { isDeepStrictEqual } from 'node:util';
 import { SegueError } from '../protocol/errors.ts';
+import type { KeptRange } from '../streams/kept_range.ts';
 import type { MediaTime90k } from '../streams/media_time.ts';
 import type { KeptBranch, KeptChunk, KeptHead, KeptSnapshot, KeptStory, KeptTensor, KeptWorld, StoryFingerprint, VersionSpan } from '../streams/storage_messages.ts';
 import { clipped, storyPath, type PathSegment } from './story_path.ts';
@@ -19,11 +20,11 @@ const QUERIES = {
   events: 'SELECT sequence, type, at, data FROM events WHERE session = ? ORDER BY sequence DESC LIMIT ?',
   requests: 'SELECT * FROM requests WHERE session = ? ORDER BY ordinal DESC LIMIT ?',
   turns: 'SELECT ordinal, turn FROM turns WHERE session = ? ORDER BY ordinal DESC LIMIT ?',
+  spans: 'SELECT chunk, start_90k, end_90k FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND end_90k > ? AND start_90k < ? ORDER BY chunk',
   branches: 'SELECT branch, parent, from_chunk AS fromChunk, from_90k AS from90k, left_90k AS left90k, request AS requestId, epoch FROM branches WHERE session = ? ORDER BY branch',
   inForce: 'SELECT branch, fingerprint FROM sessions WHERE id = ?',
   last: 'SELECT max(chunk) AS chunk FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ?',
   lastBefore: 'SELECT max(chunk) AS chunk FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND end_90k <= ?',
-  first: 'SELECT min(start_90k) AS start FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ?',
   chunkAt: 'SELECT * FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND start_90k <= ? AND end_90k > ? ORDER BY chunk DESC LIMIT 1',
   versions: `SELECT start_90k, end_90k, json_extract(data, '$.origin.weightsVersion') AS weights, json_extract(data, '$.steps[#-1].adapter') AS adapter
     FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? ORDER BY chunk`,
@@ -56,11 +57,20 @@ export class SessionReader {
 
   /** The chunk of a branch's story in which a media time lies; null where it isn't kept. @param branch by default the one in force. */
   chunkAt(sessionId: string, media90k: MediaTime90k, branch = this.#inForce(sessionId)): KeptChunk | null {
-    for (const segment of clipped(this.#path(sessionId, branch), 0, MAX_CHUNK).reverse()) {
+    for (const segment of this.#segments(sessionId, branch).reverse()) {
       const row = this.#queries.chunkAt.get(sessionId, segment.branch, segment.from, segment.to, media90k, media90k) as Row | undefined;
       if (row !== undefined) return this.#chunk(sessionId, row);
     }
     return null;
+  }
+
+  /** Of the story in force: from the first chunk that reaches into a stretch of time, as far as there is no gap; null where there is none. */
+  range(sessionId: string, from90k: MediaTime90k, to90k: MediaTime90k): Omit<KeptRange, 'sessionId'> | null {
+    const below90k = Math.min(to90k, Number.MAX_SAFE_INTEGER);
+    const rows = this.#segments(sessionId).flatMap(({ branch, from, to }) => this.#queries.spans.all(sessionId, branch, from, to, from90k, below90k) as { chunk: number; start_90k: number; end_90k: number }[]);
+    const gap = rows.findIndex(({ chunk, start_90k: start90k }, index) => index > 0 && (chunk !== rows[index - 1]!.chunk + 1 || start90k !== rows[index - 1]!.end_90k));
+    const [first, last] = [rows[0], rows[gap < 0 ? rows.length - 1 : gap - 1]];
+    return first === undefined || last === undefined ? null : { chunk: first.chunk, from90k: first.start_90k, to90k: Math.min(last.end_90k, to90k) };
   }
 
   /** What the story in force was made with, in stretches, oldest first. Chunks of before it was written down are of the session's own weights. */
@@ -81,11 +91,9 @@ export class SessionReader {
 
   /** Media time at which what is kept of the story in force begins; null where nothing is. */
   begin90k(sessionId: string): MediaTime90k | null {
-    for (const { branch, from, to } of this.#segments(sessionId)) {
-      const { start } = this.#queries.first.get(sessionId, branch, from, to) as { start: number | null };
-      if (start !== null) return start;
-    }
-    return null;
+    const path = this.#path(sessionId, this.#inForce(sessionId));
+    const [first] = this.extent(sessionId).chunks;
+    return first === undefined ? null : (this.#span(sessionId, path, first)?.start90k ?? null);
   }
 
   /**
@@ -176,8 +184,8 @@ export class SessionReader {
     return (this.#queries.inForce.get(sessionId) as { branch: number } | undefined)?.branch ?? 0;
   }
 
-  #segments(sessionId: string): ReturnType<typeof clipped> {
-    return clipped(this.#path(sessionId, this.#inForce(sessionId)), 0, MAX_CHUNK);
+  #segments(sessionId: string, branch = this.#inForce(sessionId)): ReturnType<typeof clipped> {
+    return clipped(this.#path(sessionId, branch), 0, MAX_CHUNK);
   }
 
   #path(sessionId: string, branch: number): PathSegment[] {

@@ -73,6 +73,9 @@ export class SessionStorage {
         return;
       case 'load':
         return this.#load(writer, message);
+      case 'range.of':
+        this.flush();
+        return this.#options.tell(writer, { type: 'range.read', request: message.request, range: this.#guarded('a story could not be read', () => this.#reader.range(message.sessionId, message.from90k, message.to90k)) });
       case 'chunks.of':
         return this.#options.tell(writer, { type: 'chunks.read', request: message.request, chunks: this.#guarded('chunks could not be read', () => this.#reader.chunks(message.sessionId, message.from, message.from + message.count - 1)) ?? [] });
       case 'versions.of':

@@ -3,6 +3,7 @@
  * tensors travel as buffers that are handed over, never shared while they are written.
  */
 import type { ErrorBody } from '../protocol/errors.ts';
+import type { KeptRange } from './kept_range.ts';
 import type { MediaTime90k } from './media_time.ts';
 
 /** What a program's state is made of, as text: a JSON object of the program's own. */
@@ -184,6 +185,8 @@ export type ToStorage =
   /** The story in force up to a moment of it; with a snapshot that leads there where it is to be `exact`. */
   | { readonly type: 'story'; readonly request: number; readonly sessionId: string; readonly windowChunks: number; readonly to90k: MediaTime90k; readonly exact: boolean }
   | { readonly type: 'list'; readonly request: number }
+  /** What is kept between two moments. */
+  | { readonly type: 'range.of'; readonly request: number; readonly sessionId: string; readonly from90k: MediaTime90k; readonly to90k: MediaTime90k }
   /** Chunks from one number on, at most so many. */
   | { readonly type: 'chunks.of'; readonly request: number; readonly sessionId: string; readonly from: number; readonly count: number }
   | { readonly type: 'versions.of'; readonly request: number; readonly sessionId: string }
@@ -218,6 +221,7 @@ export type FromStorage =
   | { readonly type: 'listed'; readonly request: number; readonly heads: readonly KeptHead[] }
   /** `head` is null where nothing is kept of the session, `chunk` where that time isn't; then `from90k` says where what is kept begins. */
   | { readonly type: 'chunk.read'; readonly request: number; readonly head: KeptHead | null; readonly chunk: KeptChunk | null; readonly from90k: MediaTime90k | null; readonly error?: ErrorBody }
+  | { readonly type: 'range.read'; readonly request: number; readonly range: Omit<KeptRange, 'sessionId'> | null }
   /** Without a gap. */
   | { readonly type: 'chunks.read'; readonly request: number; readonly chunks: readonly KeptChunk[] }
   /** Oldest first; empty where nothing is kept. */

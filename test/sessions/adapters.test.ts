@@ -17,7 +17,7 @@ describe('an adapter of a session', () => {
     await rig.settle();
     const ready = rig.media.texts(connectionId).find(({ type }) => type === 'ready');
     assert.deepEqual(ready?.['adapters'], [{ id: 'noir', title: 'Noir' }, { id: 'glow', title: 'Glow' }]);
-    assert.deepEqual(rig.media.texts(connectionId, 'state').at(-1)?.['adapter'], NOIR);
+    assert.deepEqual(rig.media.texts(connectionId, 'state').findLast(({ type }) => type === 'session.updated')?.['adapter'], NOIR);
   });
 
   it('is switched by a redirect without words, which keeps those in force; `applied` names it', async () => {

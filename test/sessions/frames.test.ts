@@ -83,7 +83,7 @@ describe('presented frames', () => {
     const { session } = await life.rig.join();
     life.chunks(session.id, 0, 3, madeChunk);
     present(life, session.id, 8 * FRAME_90K);
-    await session.close('over');
+    await Promise.all([session.close('over'), life.rig.after(200)]);
     const found = await life.rig.registry.frames.find(session.id, 7 * FRAME_90K);
     assert.equal((await life.rig.registry.frames.picture(found))[0], 128);
     await life.rig.after(100);
@@ -110,7 +110,7 @@ describe('presented frames', () => {
       { from90k: 5 * chunk90k, to90k: end, weightsVersion: 'w2', adapterVersions: {} },
     ];
     assert.deepEqual((await life.rig.registry.viewWhole(session.id)).weightVersions, spans(null));
-    await session.close('over');
+    await Promise.all([session.close('over'), life.rig.after(200)]);
     assert.deepEqual((await life.rig.registry.viewWhole(session.id)).weightVersions, spans(8 * chunk90k));
     await life.rig.after(100);
     life.kill();

@@ -2,13 +2,18 @@ const INTERVAL_MS = 200;
 
 /** The light that the picture throws on the room around it: a copy of a few pixels, which the browser's own scaling blurs. */
 export class AmbientGlow {
-  readonly #world: HTMLCanvasElement;
+  #world: HTMLCanvasElement;
   readonly #context: CanvasRenderingContext2D | null;
   #lastAt = 0;
 
   constructor(canvas: HTMLCanvasElement, world: HTMLCanvasElement) {
     this.#world = world;
     this.#context = canvas.getContext('2d', { alpha: false });
+  }
+
+  /** Another picture is the one that throws light. */
+  of(world: HTMLCanvasElement): void {
+    this.#world = world;
   }
 
   /** Called with each painted frame. */

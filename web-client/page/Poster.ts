@@ -11,12 +11,20 @@ export class Poster {
   readonly #label = this.#join.querySelector('span') ?? this.#join;
   readonly #tagline = byId('tagline', HTMLElement);
   readonly #note = byId('poster-note', HTMLElement);
-  readonly #invitation = [...this.#tagline.childNodes].map((node) => node.cloneNode());
+  #invitation = [...this.#tagline.childNodes].map((node) => node.cloneNode());
 
   #patience: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(pressed: () => void) {
+  /** @param replay it is somebody else's drive that is watched. */
+  constructor(pressed: () => void, replay: boolean) {
+    if (replay) this.#invite('A drive that somebody shared.', 'Play');
     this.#join.addEventListener('click', pressed);
+  }
+
+  #invite(tagline: string, label: string): void {
+    this.#tagline.replaceChildren(tagline);
+    this.#label.textContent = label;
+    this.#invitation = [...this.#tagline.childNodes].map((node) => node.cloneNode());
   }
 
   /** The button leaves. `note`: what is tried, where it takes longer than it should. */

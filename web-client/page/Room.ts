@@ -1,16 +1,18 @@
-import { ClientError, joinSession, type ClientState, type Degraded, type PromptWarning, type SegueClient, type SessionRequest } from '../sdk/index.ts';
+import { ClientError, createReplay, joinSession, type ClientState, type Degraded, type PromptWarning, type SegueClient, type SessionRequest } from '../sdk/index.ts';
 import { AmbientGlow } from './AmbientGlow.ts';
 import { CameraStart } from './CameraStart.ts';
 import { Captions } from './Captions.ts';
 import { createDemoSession } from './DemoSession.ts';
 import { byId, create } from './dom.ts';
 import { DraftTyping } from './DraftTyping.ts';
+import { Futures, type FuturesHost } from './Futures.ts';
 import { Microphone } from './Microphone.ts';
 import { Notices } from './Notices.ts';
 import { Overlay } from './Overlay.ts';
 import type { PageOptions } from './page_options.ts';
 import { PictureStart } from './PictureStart.ts';
 import { Poster } from './Poster.ts';
+import { ReplayCaptions, type ReplayRange } from './ReplayCaptions.ts';
 import { SoundPermission } from './SoundPermission.ts';
 import { SpeedControl } from './SpeedControl.ts';
 import { Steering } from './Steering.ts';
@@ -63,7 +65,7 @@ export class Room {
   });
   readonly overlay = new Overlay(byId('overlay', HTMLElement), byId('overlay-toggle', HTMLButtonElement));
   readonly #options: PageOptions;
-  readonly #world = byId('world', HTMLCanvasElement);
+  #world = byId('world', HTMLCanvasElement);
   readonly #prompt = byId('prompt', HTMLInputElement);
   readonly #transition = byId('transition', HTMLSelectElement);
   readonly #interrupt = byId('interrupt', HTMLButtonElement);
@@ -81,7 +83,9 @@ export class Room {
   readonly #microphone = new Microphone(byId('microphone', HTMLButtonElement), (reason) => void this.#toasts.show('No microphone', { detail: reason }));
   readonly #camera = new CameraStart();
   readonly #picture = new PictureStart(byId('poster', HTMLElement));
-  readonly #poster = new Poster(() => this.#posterPressed());
+  readonly #poster: Poster;
+  readonly #futures: Futures;
+  readonly #replayed = new ReplayCaptions((text) => void this.#captions.show(text));
   readonly #typing = new DraftTyping(byId('draft', HTMLElement), (draft) => this.#client?.draft(draft, { seamless: this.#transition.value !== 'redirect' }));
   #client: SegueClient | null = null;
   #sound: AudioContext | null = null;
@@ -93,6 +97,9 @@ export class Room {
 
   constructor(options: PageOptions) {
     this.#options = options;
+    this.#poster = new Poster(() => this.#posterPressed(), options.share !== null);
+    this.#futures = new Futures(this.#host());
+    document.body.dataset['mode'] = options.share === null ? 'drive' : 'replay';
     this.#speed.show(this.steering.speed);
     this.overlay.toggle(options.overlay);
     byId('prompt-form', HTMLFormElement).addEventListener('submit', (event) => {
@@ -114,6 +121,38 @@ export class Room {
     this.#mute.addEventListener('click', () => this.toggleMute());
     byId('leave', HTMLButtonElement).addEventListener('click', () => void this.#client?.close('You left.'));
     window.addEventListener('pagehide', () => void this.#client?.close('The page was closed.'));
+  }
+
+  #host(): FuturesHost {
+    return {
+      baseUrl: new URL('.', document.baseURI).href,
+      transport: this.#options.transport,
+      toasts: this.#toasts,
+      client: () => this.#client,
+      canvas: () => this.#world,
+      audio: () => this.#sound,
+      follow: (client) => this.#follow(client, []),
+      take: (client, canvas) => this.#take(client, canvas),
+    };
+  }
+
+  /** Another future is on the large stage: it is seen, heard, steered and asked. */
+  #take(client: SegueClient, canvas: HTMLCanvasElement): void {
+    this.#client = client;
+    this.#world = canvas;
+    window.segue = client;
+    this.#glow.of(canvas);
+    this.#captions.clear();
+    this.#typing.done();
+    this.#microphone.follow(client);
+    client.setAction({ steer: this.steering.steer, speed: this.steering.speed });
+    client.setVolume(this.#mute.ariaPressed === 'true' ? 0 : 1);
+    this.overlay.showMeasures(client.measures);
+    this.#show(client.state);
+  }
+
+  get #replaying(): boolean {
+    return this.#options.share !== null;
   }
 
   get #resumable(): boolean {
@@ -176,6 +215,7 @@ export class Room {
   interrupt(): void {
     const client = this.#client;
     if (!client || this.#state === 'held') return;
+    if (this.#replaying) return void client.pause();
     client.interrupt();
     this.overlay.showMeasures(client.measures);
     // On a phone the keyboard would cover the picture that was just held.
@@ -236,7 +276,8 @@ export class Room {
     const { track: camera } = this.#camera;
     const start = camera === null ? (image === null ? {} : { image }) : { program: 'drive_transform' };
     try {
-      const session = await createDemoSession(
+      const replay = this.#options.share === null ? null : await createReplay(baseUrl, this.#options.share, joining.signal);
+      const session = replay ?? (await createDemoSession(
         baseUrl,
         { ...this.#options.session, ...start },
         (place) => {
@@ -244,23 +285,40 @@ export class Room {
           this.#poster.waiting(place);
         },
         joining.signal,
-      );
+      ));
       this.#show('connecting');
       this.#poster.connecting();
       const client = joinSession({ baseUrl, sessionId: session.id, clientToken: session.clientToken, canvas: this.#world, audio: sound, transport: this.#options.transport, ...(camera === null ? {} : { camera }) });
       this.#client = client;
       window.segue = client;
       this.#follow(client, session.warnings ?? []);
+      this.#futures.timeline.follow(client, replay);
+      if (replay !== null) this.#followReplay(client, replay);
       joining.signal.addEventListener('abort', () => void client.close('You left.'));
     } catch (error) {
       this.#closed(asClientError(error));
     }
   }
 
+  #followReplay(client: SegueClient, range: ReplayRange): void {
+    const again = { label: 'Play again', run: () => void client.rewind(range.from90k) };
+    this.#replayed.follow(client, range, () => this.#futures.timeline.position90k, () => this.#toasts.show('That was the drive', { action: again, shownMs: Infinity }));
+  }
+
+  /** What a client tells is for the page only while it is the one on the large stage. */
   #follow(client: SegueClient, warnings: readonly PromptWarning[]): void {
+    const on: SegueClient['on'] = (event, listener) =>
+      client.on(event, (...told) => {
+        if (this.#client === client) listener(...told);
+      });
     this.#notices.follow(client, warnings);
-    this.#microphone.follow(client);
-    client.on('ready', (ready) => {
+    if (this.#client === client) this.#microphone.follow(client);
+    client.on('state', () => this.#futures.side.showState(client));
+    client.on('error', (error, request) => this.#client !== client && this.#notices.failed(error, request));
+    client.on('closed', (reason, error) => {
+      if (!this.#futures.ended(client)) this.#closed(error ?? new ClientError('closed', reason));
+    });
+    on('ready', (ready) => {
       this.#suggestions.show(ready.vocabulary);
       this.#style.offer(byId('chips', HTMLElement), ready.adapters ?? []);
       this.#style.show(this.#options.session.adapter?.id ?? null);
@@ -268,12 +326,12 @@ export class Room {
       client.setAction({ steer: this.steering.steer, speed: this.steering.speed });
       client.setVolume(this.#mute.ariaPressed === 'true' ? 0 : 1);
     });
-    client.on('state', (state) => {
+    on('state', (state) => {
       // The picture lifts the curtain, not the handshake.
       if (state === 'live' && this.#state === 'connecting') return;
       if (state !== 'closed') this.#show(state);
     });
-    client.on('frame', (frame) => {
+    on('frame', (frame) => {
       this.#glow.update(frame.paintedAt);
       if (this.#state !== 'connecting') return;
       this.#joining = null;
@@ -282,13 +340,13 @@ export class Room {
       if (client.transport === 'websocket' && this.#options.transport === 'auto') this.#notices.detour();
       this.#show(client.state);
     });
-    client.on('activity', ({ user }) => {
+    on('activity', ({ user }) => {
       this.#speaking = user === 'speaking';
       document.body.dataset['voice'] = user;
       if (this.inSession) this.#show(this.#state, this.#silent);
     });
-    client.on('draft', (preview) => this.#typing.show(preview));
-    client.on('text', (text) => {
+    on('draft', (preview) => this.#typing.show(preview));
+    on('text', (text) => {
       const whole = this.#captions.show(text);
       if (whole === null) return;
       if (text.stream === 'plan') {
@@ -298,20 +356,19 @@ export class Room {
     });
     let followed: string | null = null;
     this.#showDegraded(undefined);
-    client.on('session', ({ prompt, adapter = null, degraded }) => {
+    on('session', ({ prompt, adapter = null, degraded }) => {
       this.#showDegraded(degraded);
       this.#style.show(adapter?.id ?? null);
       if (prompt === null || prompt === followed) return;
       followed = prompt;
       this.#suggestions.follow(prompt);
     });
-    client.on('measure', () => this.overlay.showMeasures(client.measures));
-    client.on('stats', (stats) => {
+    on('measure', () => this.overlay.showMeasures(client.measures));
+    on('stats', (stats) => {
       this.overlay.showStats(stats);
       this.#showSilence(stats.silentMs >= SILENT_MS);
     });
-    client.on('error', (error, request) => this.#failed(error, request));
-    client.on('closed', (reason, error) => this.#closed(error ?? new ClientError('closed', reason)));
+    on('error', (error, request) => this.#failed(error, request));
   }
 
   /** What this drive goes without, as long as it does. Told again only when it has changed. */
@@ -340,6 +397,7 @@ export class Room {
     this.#client = null;
     this.#microphone.follow(null);
     this.#camera.off();
+    this.#replayed.stop();
     this.#speaking = false;
     this.#typing.done();
     window.segue = undefined;
@@ -363,7 +421,8 @@ export class Room {
     const [short, more = ''] = silent && state !== 'reconnecting' ? NO_SIGNAL : ((this.#speaking ? STATUS_SPEAKING[state] : undefined) ?? STATUS[state]);
     this.#status.replaceChildren(short, ...(more === '' ? [] : [create('span', { className: 'more', textContent: more })]));
     const label = this.#interrupt.querySelector('span');
-    if (label) label.textContent = this.#resumable ? 'Drive on' : 'Interrupt';
+    if (label) label.textContent = this.#replaying ? (this.#resumable ? 'Play' : 'Pause') : this.#resumable ? 'Drive on' : 'Interrupt';
+    if (this.#client !== null) this.#futures.standing(this.#client, state === 'held' || state === 'paused');
     this.#prompt.placeholder = state === 'held' ? 'what happens next?' : PROPOSAL;
   }
 }

@@ -5,7 +5,7 @@ import { readPageOptions } from './page_options.ts';
 import { Room } from './Room.ts';
 import { listenToTouch } from './touch.ts';
 
-const room = new Room(readPageOptions(location.search));
+const room = new Room(readPageOptions(location.search, location.hash));
 listenToKeyboard(room.steering, byId('prompt', HTMLInputElement), {
   interrupt: () => room.interrupt(),
   hold: () => room.hold(),

@@ -4,10 +4,13 @@ import type { CreateSession } from '../sdk/messages.ts';
 export interface PageOptions {
   readonly transport: 'auto' | 'webrtc' | 'websocket';
   readonly overlay: boolean;
+  /** Of a link that plays what somebody has seen; null: a drive of one's own. */
+  readonly share: string | null;
   readonly session: CreateSession;
 }
 
-export function readPageOptions(search: string): PageOptions {
+/** @param hash `#share=…`: a token there reaches no log. */
+export function readPageOptions(search: string, hash = ''): PageOptions {
   const query = new URLSearchParams(search);
   const transport = query.get('transport');
   const prompt = query.get('prompt')?.trim();
@@ -16,6 +19,7 @@ export function readPageOptions(search: string): PageOptions {
   return {
     transport: transport === 'websocket' || transport === 'webrtc' ? transport : 'auto',
     overlay: query.get('overlay') === '1',
+    share: new URLSearchParams(hash.replace(/^#/, '')).get('share') || null,
     session: {
       ...(prompt ? { prompt: prompt.slice(0, 1000) } : {}),
       ...(adapter ? { adapter: { id: adapter.slice(0, 64) } } : {}),

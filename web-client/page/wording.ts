@@ -110,3 +110,9 @@ export function warningText({ code, words, message }: PromptWarning): string {
       return sentence(message);
   }
 }
+
+/** A moment of a story, as people read clocks: `1:05`. */
+export function clock(media90k: number): string {
+  const seconds = Math.floor(media90k / 90_000);
+  return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')}`;
+}

@@ -11,6 +11,7 @@ import { ReconnectPolicy } from './ReconnectPolicy.ts';
 import { RequestBook, type ForkHandle, type RequestHandle } from './RequestBook.ts';
 import { RequestMeasures, type RequestMeasure } from './RequestMeasures.ts';
 import { Signalling } from './Signalling.ts';
+import { SessionStory } from './SessionStory.ts';
 import { SoundOutput } from './SoundOutput.ts';
 import { StatsSampler, type ClientStats } from './StatsSampler.ts';
 import type { Transport } from './Transport.ts';
@@ -83,6 +84,8 @@ export type ClientEvents = {
 /** One person's part in a session. Made by {@link joinSession}. */
 export class SegueClient extends TypedEmitter<ClientEvents> {
   readonly sessionId: string;
+  /** What it has shown: frames, words, links. */
+  readonly story: SessionStory;
   /** What the session offers; rejects if the client closes before it is joined. */
   readonly ready: Promise<Ready>;
   readonly #ready = Promise.withResolvers<Ready>();
@@ -109,6 +112,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
   constructor(options: JoinOptions) {
     super();
     this.sessionId = options.sessionId;
+    this.story = new SessionStory(options.baseUrl, options.sessionId, options.clientToken);
     this.ready = this.#ready.promise;
     // Also told by `closed`; see RequestBook.add.
     this.ready.catch(() => undefined);

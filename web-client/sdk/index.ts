@@ -1,6 +1,7 @@
 export { joinSession, SegueClient, type ClientEvents, type ClientState, type JoinOptions } from './SegueClient.ts';
 export { ClientError } from './ClientError.ts';
 export { errorOf } from './Signalling.ts';
+export { createReplay, SessionStory } from './SessionStory.ts';
 export type { Speed, Steer } from './ActionState.ts';
 export type { PaintedFrame } from './PaintedFrame.ts';
 export type { ForkHandle, RequestHandle } from './RequestBook.ts';

@@ -7,7 +7,9 @@ export type { AdapterInForce, AdapterOffer, SessionAdapter } from '../../src/pro
 export type { PromptWarning } from '../../src/protocol/prompt_warning.ts';
 export type { Degraded } from '../../src/protocol/degraded.ts';
 export type { ErrorBody, ErrorCode } from '../../src/protocol/errors.ts';
-export type { CreatedSession, CreateSession, ForkedFrom, ForkedSession, SessionView, WaitingPlace } from '../../src/protocol/rest.ts';
+export type { FrameReceipt } from '../../src/protocol/frame_receipt.ts';
+export type { MemoryView } from '../../src/protocol/prompt_memory.ts';
+export type { CreatedReplay, CreatedSession, CreateSession, ForkedFrom, ForkedSession, SessionView, Share, WaitingPlace } from '../../src/protocol/rest.ts';
 
 type Of<Type extends string> = Extract<ServerControlMessage, { type: Type }>;
 export type Ready = Of<'ready'>;

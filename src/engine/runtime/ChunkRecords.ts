@@ -14,13 +14,13 @@ export interface ChunkRecordsOptions {
   readonly view: (block: BlockId) => SharedBlock | undefined;
 }
 
-/** Frames that can be made ahead and not be committed: far fewer. */
-const MAX_EPOCHS = 64;
+/** As far back as a version can be gone back to that lies inside a chunk: versions in memory are fewer. */
+const MAX_EPOCHS = 512;
 
 /** Makes chunks into records that stand by themselves: their tensors copied out of the executor's memory, with what made them and the epoch each frame went out in. */
 export class ChunkRecords {
   readonly #options: ChunkRecordsOptions;
-  /** Epoch of frames that went out and are in no whole chunk yet, by media time: as many as are made ahead. */
+  /** Epoch of the last frames that went out, by media time. */
   readonly #epochs = new Map<MediaTime90k, number>();
 
   constructor(options: ChunkRecordsOptions) {
@@ -39,11 +39,6 @@ export class ChunkRecords {
     const epochs = Array.from({ length: framesPerChunk }, (_, frame) => this.#epochs.get(start90k + frame * frame90k) ?? epoch);
     const made: ChunkOrigin = { ...origin, epochs };
     return { chunk, start90k, end90k, epoch: epochs.at(-1)!, conditioningVersion, data: JSON.stringify({ ...data, origin: made }), tensors: Object.entries(blocks).map(([name, block]) => this.copy(name, block)) };
-  }
-
-  /** Frames before this one are in whole chunks. */
-  settled(end90k: MediaTime90k): void {
-    for (const start90k of this.#epochs.keys()) if (start90k < end90k) this.#epochs.delete(start90k);
   }
 
   /** @throws {RangeError} where it can't be read. */
