@@ -49,11 +49,24 @@ export class LiveStory {
 
   /** Comes (back), with the token that it always had. */
   async join(server: TestServer): Promise<void> {
-    this.#client = await StreamClient.join(server.url, this.id, this.#token);
+    this.#client = await this.#enter(server);
     this.#reader = new EventReader(server.url, server.apiKey, this.id, Math.max(0, ...this.#events.keys()));
     // However they had left it.
     this.#client.send({ type: 'resume', id: `j${++this.#count}` });
     await this.#client.untilPicture('a picture', undefined, undefined, BUSY_MS);
+  }
+
+  /** A server that measured its costs while the machine was busy may have no place for the second of two until it has seen what they are. */
+  async #enter(server: TestServer): Promise<StreamClient> {
+    const deadline = performance.now() + BUSY_MS;
+    for (;;) {
+      try {
+        return await StreamClient.join(server.url, this.id, this.#token);
+      } catch (error) {
+        if (performance.now() > deadline) throw error;
+        await new Promise((resolve) => setTimeout(resolve, 500));
+      }
+    }
   }
 
   /** Asks, types, holds and presses keys at random for so long. */
