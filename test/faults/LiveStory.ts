@@ -95,13 +95,16 @@ export class LiveStory {
   async check(server: TestServer, dormant90k: number, where: string): Promise<void> {
     assert.ok(dormant90k >= this.committed90k, `${where}: ${this.committed90k} was told as committed, ${dormant90k} is there`);
     const client = this.#client!;
-    for (const id of this.#last) {
-      const before = this.#answers.get(id);
-      const again = (await client.request(this.#asked.get(id)!, SETTLE_MS + BUSY_MS)) as Told;
-      if (before !== undefined) assert.deepEqual({ ...again, at: 0 }, { ...before, at: 0 }, `${where}: ${id} has the answer that it had`);
-      else this.#answers.set(id, again);
-    }
+    const asked = this.#last;
     this.#last = [];
+    await Promise.all(
+      asked.map(async (id) => {
+        const before = this.#answers.get(id);
+        const again = (await client.request(this.#asked.get(id)!, SETTLE_MS + BUSY_MS)) as Told;
+        if (before !== undefined) assert.deepEqual({ ...again, at: 0 }, { ...before, at: 0 }, `${where}: ${id} has the answer that it had`);
+        else this.#answers.set(id, again);
+      }),
+    );
     const events = await EventReader.all(server.url, server.apiKey, this.id);
     for (const { sequence, type } of events) {
       const known = this.#events.get(sequence);
