@@ -19,7 +19,7 @@ const PROMPTS = ['desert at day', 'coast at dawn', 'forest at night', 'city at d
 /** A timer, a listener or a block more or less says nothing: a toast may just be up. What is typed leaves a node in the browser's own undo, 1,000 at most. */
 const JITTER = { pageListeners: 10, pageNodes: 1_100, pageTimers: 8, serverResources: 10, serverBlocks: 150 } as const;
 /** Memory, MB: collections of eight heaps fall where they fall. */
-const JITTER_MB = { pageHeapMB: 4, serverMB: 60 } as const;
+const JITTER_MB = { pageHeapMB: 4, serverMB: 100 } as const;
 
 describe(`${COUNT} interrupts of one session (seed ${SEED})`, () => {
   const random = seededRandom(SEED);
