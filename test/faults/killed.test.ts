@@ -54,7 +54,7 @@ describe(`a server that is killed ${ROUNDS} times (seed ${SEED})`, () => {
       const dormant = await Promise.all(stories.map(({ id }) => api.session(id)));
       assert.deepEqual(dormant.map(({ state }) => state), stories.map(() => 'orphaned'));
       await Promise.all(stories.map((story) => story.join(server)));
-      for (const [index, story] of stories.entries()) await story.check(server, dormant[index]!.committed90k, `round ${round}, session ${index}`);
+      await Promise.all(stories.map((story, index) => story.check(server, dormant[index]!.committed90k, `round ${round}, session ${index}`)));
     }
     for (const { answered, readEvents, committed90k } of stories) {
       t.diagnostic(`${answered} answers, ${readEvents} events, ${(committed90k / 90_000).toFixed(1)} s committed`);
