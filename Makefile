@@ -38,7 +38,8 @@ test-faults: setup-test
 
 # Long runs that a virtual clock stands in for in CI.
 soak: setup-test
-	SEGUE_SOAK=1000 $(TEST) --test-concurrency=1 $$(find test/interruption -name '*.test.ts')
+	SEGUE_SOAK=1000 SEGUE_SOAK_INTERRUPTS=10000 SEGUE_SOAK_REJOINS=100 $(TEST) --test-concurrency=1 $$(find test/interruption -name '*.test.ts')
+	SEGUE_SOAK_KILLS=200 $(TEST) test/faults/killed.test.ts
 
 bench: setup-test
 	node bench/run.ts

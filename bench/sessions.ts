@@ -41,7 +41,7 @@ function scenario(policy: Policy, sessions: number): Scenario {
     devicesPerServer: 1,
     seconds: SECONDS,
     seed: 5,
-    engine: { admissionBound: 1, speculation: false, ...POLICIES[policy] },
+    engine: { admissionBound: 1, speculation: false, memoryMegabytes: 512 * SPEED, ...POLICIES[policy] },
     populations: [{ tenant: 't', count: sessions, redirects: { everySeconds: 4, seamless: 0.5 }, steering: { everySeconds: 1 } }],
   };
 }

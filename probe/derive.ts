@@ -73,8 +73,9 @@ export interface OldMedia {
  *
  * @param newEpoch epoch that the press opened, as the server counts (not wrapped)
  * @param until end of the look, page's ms: the next press, or the end of the log
+ * @param maxHandlingMs what a page may take to handle the press before its sound counts all the same
  */
-export function oldMediaAfter(samples: readonly Sample[], press: PressSample, newEpoch: number, until = Infinity): OldMedia {
+export function oldMediaAfter(samples: readonly Sample[], press: PressSample, newEpoch: number, until = Infinity, maxHandlingMs = MAX_HANDLING_MS): OldMedia {
   const held = heldAt(samples, press);
   const after = painted(samples)
     .filter(({ t }) => t >= press.t && t < until)
@@ -87,7 +88,7 @@ export function oldMediaAfter(samples: readonly Sample[], press: PressSample, ne
     return !again && wrappedDistance(paint.stamp.epoch, newEpoch % EPOCHS, EPOCHS) < 0;
   });
   const blocks = heard(samples).filter((block) => {
-    const pressedAt = soundStopsAt(press, block.context);
+    const pressedAt = soundStopsAt(press, block.context, maxHandlingMs);
     if (block.t >= until || block.tone === null) return false;
     // A context that began to play after the press has only the time at which it is heard.
     const late = pressedAt === undefined ? block.t >= press.t + FADE_MS : block.at >= pressedAt + FADE_MS / 1000;
@@ -98,11 +99,11 @@ export function oldMediaAfter(samples: readonly Sample[], press: PressSample, ne
 }
 
 /** Seconds of an audio context from which the fade counts; undefined where the context was not there yet. */
-function soundStopsAt(press: PressSample, context: number): number | undefined {
+function soundStopsAt(press: PressSample, context: number, maxHandlingMs: number): number | undefined {
   const at = (audio: PressSample['audio']): number | undefined => audio.find((moment) => moment.context === context)?.at;
   const pressed = at(press.audio);
   const handled = press.handled === null ? undefined : at(press.handled.audio);
-  return pressed === undefined || handled === undefined ? pressed : Math.min(handled, pressed + MAX_HANDLING_MS / 1000);
+  return pressed === undefined || handled === undefined ? pressed : Math.min(handled, pressed + maxHandlingMs / 1000);
 }
 
 /** Press → first paint that satisfies `shows`, ms; null where none came before `until`. */

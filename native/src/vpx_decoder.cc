@@ -4,6 +4,8 @@
 #include <vpx/vp8dx.h>
 #include <vpx/vpx_decoder.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,8 +26,9 @@ namespace {
 
 class DecodeJob : public Job {
  public:
-  DecodeJob(Napi::Env env, std::shared_ptr<VpxDecoderState> state, Napi::Uint8Array data, bool rgb)
-      : Job(env), state_(std::move(state)), data_(data.Data()), size_(data.ByteLength()), rgb_(rgb), keep_(Napi::Persistent(data.As<Napi::Object>())) {}
+  // A size of 0 is the picture's own.
+  DecodeJob(Napi::Env env, std::shared_ptr<VpxDecoderState> state, Napi::Uint8Array data, bool rgb, int width, int height)
+      : Job(env), state_(std::move(state)), data_(data.Data()), size_(data.ByteLength()), rgb_(rgb), keep_(Napi::Persistent(data.As<Napi::Object>())), width_(width), height_(height) {}
 
   void Execute() noexcept override {
     if (vpx_codec_decode(&state_->codec, data_, static_cast<unsigned>(size_), nullptr, 0) != VPX_CODEC_OK) {
@@ -38,7 +41,8 @@ class DecodeJob : public Job {
       error = "vp8 decoder: no picture came out";
       return;
     }
-    CopyOut(*image);
+    if (width_ == 0) CopyOut(image->planes, image->stride, static_cast<int>(image->d_w), static_cast<int>(image->d_h));
+    else FitOut(*image);
   }
 
  protected:
@@ -51,12 +55,32 @@ class DecodeJob : public Job {
   }
 
  private:
-  void CopyOut(const vpx_image_t& image) {
-    width_ = static_cast<int>(image.d_w);
-    height_ = static_cast<int>(image.d_h);
+  // Scaled to cover the size that was asked for; what sticks out at two sides is cut off.
+  void FitOut(const vpx_image_t& image) {
+    const int from_width = static_cast<int>(image.d_w);
+    const int from_height = static_cast<int>(image.d_h);
+    const bool wide = static_cast<int64_t>(from_width) * height_ > static_cast<int64_t>(from_height) * width_;
+    const int cut_width = wide ? std::max(2, static_cast<int>(static_cast<int64_t>(from_height) * width_ / height_)) : from_width;
+    const int cut_height = wide ? from_height : std::max(2, static_cast<int>(static_cast<int64_t>(from_width) * height_ / width_));
+    const int left = (from_width - cut_width) / 2 & ~1;
+    const int top = (from_height - cut_height) / 2 & ~1;
+    const uint8_t* from[3] = {image.planes[0] + top * image.stride[0] + left, image.planes[1] + top / 2 * image.stride[1] + left / 2, image.planes[2] + top / 2 * image.stride[2] + left / 2};
+    const int chroma_width = (width_ + 1) / 2;
+    const int chroma_height = (height_ + 1) / 2;
     const std::size_t luma = static_cast<std::size_t>(width_) * static_cast<std::size_t>(height_);
-    const uint8_t* const* in = image.planes;
-    const int* stride = image.stride;
+    const std::size_t chroma = static_cast<std::size_t>(chroma_width) * static_cast<std::size_t>(chroma_height);
+    std::vector<uint8_t> scaled(luma + 2 * chroma);
+    uint8_t* planes[3] = {scaled.data(), scaled.data() + luma, scaled.data() + luma + chroma};
+    const int strides[3] = {width_, chroma_width, chroma_width};
+    libyuv::I420Scale(from[0], image.stride[0], from[1], image.stride[1], from[2], image.stride[2], cut_width, cut_height, planes[0], strides[0], planes[1], strides[1], planes[2], strides[2], width_, height_, libyuv::kFilterBox);
+    CopyOut(planes, strides, width_, height_);
+  }
+
+  template <typename Plane>
+  void CopyOut(Plane* const* in, const int* stride, int width, int height) {
+    width_ = width;
+    height_ = height;
+    const std::size_t luma = static_cast<std::size_t>(width_) * static_cast<std::size_t>(height_);
     if (rgb_) {
       pixels_.resize(luma * 3);
       libyuv::I420ToRAW(in[0], stride[0], in[1], stride[1], in[2], stride[2], pixels_.data(), width_ * 3, width_, height_);
@@ -75,8 +99,8 @@ class DecodeJob : public Job {
   bool rgb_;
   Napi::ObjectReference keep_;
   std::vector<uint8_t> pixels_;
-  int width_ = 0;
-  int height_ = 0;
+  int width_;
+  int height_;
 };
 
 }  // namespace
@@ -93,14 +117,17 @@ VpxDecoder::VpxDecoder(const Napi::CallbackInfo& info)
   state_->open = true;
 }
 
-// decode(data, 'rgb24' | 'i420')
+// decode(data, 'rgb24' | 'i420', { width, height }?)
 Napi::Value VpxDecoder::Decode(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   if (!state_) throw Napi::Error::New(env, "vp8 decoder is closed");
   const Napi::Uint8Array data = BytesArgument(info, 0);
   const std::string format = info.Length() > 1 ? info[1].ToString().Utf8Value() : "";
   if (format != "rgb24" && format != "i420") throw Napi::TypeError::New(env, "format must be 'rgb24' or 'i420'");
-  return strand_->Post(env, std::make_unique<DecodeJob>(env, state_, data, format == "rgb24"));
+  const bool fits = info.Length() > 2 && info[2].IsObject();
+  const int width = fits ? IntOption(OptionsArgument(info, 2), "width", 2, 4096) : 0;
+  const int height = fits ? IntOption(OptionsArgument(info, 2), "height", 2, 4096) : 0;
+  return strand_->Post(env, std::make_unique<DecodeJob>(env, state_, data, format == "rgb24", width, height));
 }
 
 Napi::Value VpxDecoder::Close(const Napi::CallbackInfo& info) {

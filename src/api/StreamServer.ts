@@ -111,6 +111,9 @@ export class StreamServer {
           if (allowed()) session.inject(connectionId, channel, text);
         },
         requestKeyframe: () => session.requestKeyframe(connectionId),
+        see: (data) => {
+          if (allowed()) session.see(connectionId, data);
+        },
         hear: (data) => {
           if (allowed()) session.hear(connectionId, data);
         },

@@ -15,6 +15,7 @@ const MAX_BUFFERED = 4 * 1024 * 1024;
 const KEYFRAME_INTERVAL_MS = 500;
 export const STREAM_HEADER_BYTES = 16;
 /** Kinds of what a client sends. */
+const VIDEO = 0;
 const VOICE = 2;
 /** 200 ms of a voice in one frame. */
 const MAX_VOICE_BYTES = 6400;
@@ -27,13 +28,15 @@ export interface StreamSession {
   requestKeyframe(): void;
   /** Samples of a microphone. Throws SegueError where they aren't taken. */
   hear(data: Uint8Array): void;
+  /** A VP8 frame of a camera. Throws SegueError where none is taken in. */
+  see(data: Uint8Array): void;
 }
 
 /**
  * One WebSocket of `/v1/sessions/{id}/stream`. Text frames are `{channel, message}`; binary frames are one encoded picture or 20 ms of sound behind a
  * header of 16 bytes, big endian: kind u8 (0 video, 1 audio) · key u8 · reserved u16 · epoch u32 · rtp u32 · reserved u32.
  * A frame of an older epoch is not sent, however long it was on its way here.
- * A client's binary frames have the same header: kind 2 is a microphone, 16 bits little endian, mono, 16 kHz, at most 200 ms.
+ * A client's binary frames have the same header: kind 0 is a VP8 frame of its camera; kind 2 its microphone, 16 bits little endian, mono, 16 kHz, at most 200 ms.
  */
 export class StreamSocket implements RelaySink {
   readonly #socket: WebSocket;
@@ -114,11 +117,12 @@ export class StreamSocket implements RelaySink {
   #receiveMedia(data: Buffer): void {
     const kind = data.length > STREAM_HEADER_BYTES ? data.readUInt8(0) : null;
     const payload = data.subarray(STREAM_HEADER_BYTES);
-    if (kind !== VOICE) return this.#refuse('bad_request', `a binary frame is ${STREAM_HEADER_BYTES} bytes of header, kind ${VOICE} (a microphone), and samples`);
-    if (payload.length > MAX_VOICE_BYTES) return this.#refuse('payload_too_large', `a frame has at most ${MAX_VOICE_BYTES} bytes of samples`);
-    if (payload.length % 2 !== 0) return this.#refuse('bad_request', 'samples have 16 bits');
+    if (kind !== VOICE && kind !== VIDEO) return this.#refuse('bad_request', `a binary frame is ${STREAM_HEADER_BYTES} bytes of header, kind ${VIDEO} (a camera) or ${VOICE} (a microphone), and what it sends`);
+    if (kind === VOICE && payload.length > MAX_VOICE_BYTES) return this.#refuse('payload_too_large', `a frame has at most ${MAX_VOICE_BYTES} bytes of samples`);
+    if (kind === VOICE && payload.length % 2 !== 0) return this.#refuse('bad_request', 'samples have 16 bits');
     try {
-      this.#session?.hear(Uint8Array.from(payload));
+      if (kind === VOICE) this.#session?.hear(Uint8Array.from(payload));
+      else this.#session?.see(Uint8Array.from(payload));
     } catch (error) {
       if (!(error instanceof SegueError)) throw error;
       this.#refuseOnce(error);

@@ -33,7 +33,7 @@ type Plain = { [key: string]: unknown };
 
 const validator = Compile(Config as TSchema);
 /** Variables with the prefix that belong to others: where the file is, and the test commands' own. */
-const OTHER_VARIABLES = new Set(['SEGUE_CONFIG', 'SEGUE_SOAK']);
+const OTHER_VARIABLES = new Set(['SEGUE_CONFIG', 'SEGUE_SOAK', 'SEGUE_SOAK_INTERRUPTS', 'SEGUE_SOAK_KILLS', 'SEGUE_SOAK_REJOINS']);
 
 /**
  * Defaults, then `segue.config.yaml` in `directory` (or what `SEGUE_CONFIG` names), then `SEGUE_…` variables. Throws {@link ConfigError}.

@@ -1,5 +1,6 @@
 import type { EventLoopMonitor } from '../observe/EventLoopMonitor.ts';
 import type { Metrics, StatMetric } from '../observe/Metrics.ts';
+import { DEGRADE_RUNGS } from '../protocol/degraded.ts';
 import { SESSION_STATES } from '../protocol/rest.ts';
 import type { SessionRegistry } from '../sessions/SessionRegistry.ts';
 import type { EngineStats, MediaStats } from '../streams/messages.ts';
@@ -42,6 +43,7 @@ export const MEDIA_METRICS: Readonly<Record<keyof MediaStats, StatMetric>> = {
   messagesRefused: counter('segue_media_messages_refused_total', 'Messages on data channels refused for their size or their number'),
   relayDropped: counter('segue_media_relay_dropped_total', 'Encoded pictures and sounds not relayed because the WebSocket side was behind'),
   voiceDropped: counter('segue_media_voice_dropped_total', 'Packets of microphones dropped because they could not be judged in time'),
+  intakeDropped: counter('segue_media_intake_dropped_total', 'Frames of cameras dropped before they were decoded'),
   lipSyncMaxMs: gauge('segue_media_lip_sync_max_seconds', 'Largest skew of sound and picture at the source since the last report', MS),
   lateMaxMs: gauge('segue_media_late_max_seconds', 'Largest delay of a picture from when it was due to its packets since the last report', MS),
 };
@@ -52,9 +54,21 @@ export function describeServer(metrics: Metrics, registry: SessionRegistry, moni
     const { p50Ms, p99Ms, maxMs } = monitor.read();
     return { '0.5': p50Ms * MS, '0.99': p99Ms * MS, '1': maxMs * MS };
   });
+  // Under the names that every Node process has them.
+  metrics.gauge('process_resident_memory_bytes', 'Memory of the process', () => process.memoryUsage.rss());
+  metrics.gaugeBy('nodejs_active_resources', 'Timers, sockets and the like that keep the control thread running', 'type', () => {
+    const counts: Record<string, number> = {};
+    for (const type of process.getActiveResourcesInfo()) counts[type] = (counts[type] ?? 0) + 1;
+    return counts;
+  });
   metrics.gaugeBy('segue_sessions', 'Live sessions by state', 'state', () => {
     const counts: Record<string, number> = Object.fromEntries(SESSION_STATES.map((state) => [state, 0]));
     for (const { state } of registry.live) counts[state] = (counts[state] ?? 0) + 1;
+    return counts;
+  });
+  metrics.gaugeBy('segue_sessions_degraded', 'Live sessions by the rung of the degrade ladder that they are on', 'rung', () => {
+    const counts: Record<string, number> = Object.fromEntries(DEGRADE_RUNGS.map((rung) => [rung, 0]));
+    for (const { degradeLevel } of registry.live) if (degradeLevel > 0) counts[DEGRADE_RUNGS[degradeLevel - 1]!]! += 1;
     return counts;
   });
   metrics.counter('segue_sessions_created_total', 'Sessions opened since the start', () => registry.created);

@@ -82,6 +82,8 @@ export class MediaServer {
       case 'connection.close':
         void this.#peer(message.sessionId, message.connectionId)?.close();
         return;
+      case 'connection.video':
+        return this.#sessions.get(message.sessionId)?.see(message.connectionId, message.data);
       case 'connection.voice':
         return this.#sessions.get(message.sessionId)?.hear(message.connectionId, 'pcm16', message.data);
       case 'relay.taken':
@@ -121,7 +123,7 @@ export class MediaServer {
   }
 
   #open(message: Open): void {
-    const { sessionId, channels, format, stamp, voice = null } = message;
+    const { sessionId, channels, format, stamp, voice = null, takesVideo, stopped = false } = message;
     if (this.#draining !== null || this.#sessions.has(sessionId)) {
       this.#log.warn({ sessionId, draining: this.#draining !== null }, 'session not opened');
       return;
@@ -144,6 +146,8 @@ export class MediaServer {
         log: this.#log.child({ sessionId }),
         voice,
         judge: this.#judge,
+        stopped,
+        incoming: takesVideo === undefined ? null : { decoder: new this.#codecs.VpxDecoder(), framesPerChunk: takesVideo.framesPerChunk },
       }),
     );
     for (const event of this.#earlyMedia.take(sessionId)) this.fromEngine(event);
@@ -180,6 +184,7 @@ export class MediaServer {
         clock: this.#clock,
         rtp: session.rtp,
         hears: speaks && session.takesVoice,
+        sees: drives && session.takesVideo,
         log: this.#log,
         failed: (error) => this.#connectionFailed(sessionId, connectionId, error),
       });
@@ -236,6 +241,7 @@ export class MediaServer {
       },
       message: (channel, data) => session.receive(connectionId, channel, data),
       sound: (packet) => session.hear(connectionId, 'opus', packet),
+      picture: (frame) => session.see(connectionId, frame),
       keyframeNeeded: () => session.keyframeNeeded(),
       estimated: (bitsPerSecond) => session.estimated(connectionId, bitsPerSecond),
       lost: (fraction) => session.lost(connectionId, fraction),

@@ -14,7 +14,7 @@ import { BitrateControl } from './BitrateControl.ts';
 import { ChannelGate, type FencingRequest } from './ChannelGate.ts';
 import { EngineEpoch } from './FenceEpoch.ts';
 import { HeldInput } from './HeldInput.ts';
-import type { OpusEncoder, VpxEncoder } from './native.ts';
+import type { OpusEncoder, VpxDecoder, VpxEncoder } from './native.ts';
 import type { MediaOptions } from './options.ts';
 import type { Peer, PeerState } from './Peer.ts';
 import { PicturePump, type LeavingPicture } from './PicturePump.ts';
@@ -23,6 +23,7 @@ import type { RtpClock } from './RtpClock.ts';
 import { SessionCounters } from './SessionCounters.ts';
 import { SoundPump, type LeavingSound } from './SoundPump.ts';
 import { Timeline } from './Timeline.ts';
+import { VideoIntake } from './VideoIntake.ts';
 import { SessionVoices } from './voice/SessionVoices.ts';
 import type { VoiceCodec } from './voice/voice_messages.ts';
 import type { VoiceJudge } from './voice/VoiceJudge.ts';
@@ -55,6 +56,10 @@ export interface MediaSessionDeps {
   /** Absent or null: no voice is heard. */
   readonly voice?: VoiceOptions | null;
   readonly judge: VoiceJudge;
+  /** It comes back paused or interrupted, as its driver had left it. */
+  readonly stopped?: boolean;
+  /** Absent or null: no video is taken in. */
+  readonly incoming?: { readonly decoder: VpxDecoder; readonly framesPerChunk: number } | null;
 }
 
 interface Connection {
@@ -89,8 +94,11 @@ export class MediaSession {
   readonly #actedIds = new Set<string>();
   readonly #hold: ProvisionalHold;
   readonly #voices: SessionVoices | null;
+  readonly #intake: VideoIntake | null;
+  /** Whose camera is taken in: the driver that sent last. */
+  #camera: string | null = null;
   /** Paused or interrupted, until somebody asks for something that flows. */
-  #stopped = false;
+  #stopped: boolean;
   #noticed: FrameNotice | null = null;
   /** Of the newest fence. */
   #fencedBy: { readonly epoch: number; readonly requestId: string } | null = null;
@@ -106,6 +114,7 @@ export class MediaSession {
     this.#words = new SessionWords(deps.channels.words);
     this.#videoPool = SharedPool.attach(deps.channels.video);
     this.#audioPool = SharedPool.attach(deps.channels.audio);
+    this.#stopped = deps.stopped === true;
     this.#presented = new PresentedTracker(this.#words.epoch, frameDuration90k(deps.format));
     this.#gate = new ChannelGate(deps.options.limits);
     this.#input = new HeldInput(deps.clock, this.#words, () => deps.sinks.toEngine({ type: 'media.action', sessionId: this.sessionId }));
@@ -120,7 +129,19 @@ export class MediaSession {
             judge: deps.judge,
             flow: () => (this.#stopped || !this.#watched ? 'stopped' : this.#hold.active ? 'held' : 'flows'),
             act: (action) => this.#voiceActs(action),
+            deaf: (connectionId) => this.#trouble(connectionId, new SegueError('engine_unavailable', 'voices are not heard at the moment')),
             speaking: (speaking) => deps.sinks.toControl({ type: 'voice.speaking', sessionId: this.sessionId, speaking }),
+          });
+    this.#intake =
+      deps.incoming == null
+        ? null
+        : new VideoIntake({
+            clock: deps.clock,
+            ...deps.incoming,
+            format: deps.format,
+            chunk: (frames) => deps.sinks.toEngine({ type: 'media.frames', sessionId: this.sessionId, frames }),
+            keyframeNeeded: () => this.#connections.get(this.#camera ?? '')?.peer.askForKeyframe(),
+            failed: (message) => this.#trouble(this.#camera ?? '', new SegueError('bad_request', message)),
           });
     this.#engineEpoch = deps.options.fence === 'queue' ? new EngineEpoch(this.#words) : null;
     const shared = { clock: deps.clock, rtp: deps.rtp, words: this.#words, fence: this.#engineEpoch ?? this.#words, timeline: this.#timeline, stamped: deps.stamped };
@@ -166,6 +187,15 @@ export class MediaSession {
   /** Packets of voices that were dropped because they could not be judged in time. */
   get voiceDropped(): number {
     return this.#voices?.dropped ?? 0;
+  }
+
+  /** VP8 frames of a camera that were dropped before they were decoded. */
+  get intakeDropped(): number {
+    return this.#intake?.dropped ?? 0;
+  }
+
+  get takesVideo(): boolean {
+    return this.#intake !== null;
   }
 
   get takesVoice(): boolean {
@@ -302,6 +332,22 @@ export class MediaSession {
 
   #forward(connectionId: string | null, channel: ChannelLabel, text: string, fencedEpoch: number | null = null, held: HeldPosition | null = null): void {
     this.#deps.sinks.toControl({ type: 'channel.message', sessionId: this.sessionId, connectionId, channel, text, fencedEpoch, held });
+  }
+
+  // ------------------------------------------------------------------ a camera
+
+  /** A VP8 frame of a driver's camera; null: one was lost. */
+  see(connectionId: string, frame: Uint8Array | null): void {
+    if (this.#closed || this.#intake === null || this.#connections.get(connectionId)?.drives !== true) return;
+    // Another stream begins with a keyframe of its own.
+    const another = this.#camera !== null && this.#camera !== connectionId;
+    this.#camera = connectionId;
+    if (another) this.#intake.push(null);
+    this.#intake.push(frame);
+  }
+
+  #trouble(connectionId: string, error: SegueError): void {
+    this.#deps.sinks.toControl({ type: 'connection.trouble', sessionId: this.sessionId, connectionId, error: error.toBody() });
   }
 
   // ------------------------------------------------------------------ voices
@@ -472,6 +518,7 @@ export class MediaSession {
       this.#closed = true;
       this.#hold.end();
       this.#voices?.close();
+      this.#intake?.close();
       this.#pictures.close();
       this.#sounds.close();
       this.#input.close();

@@ -30,6 +30,8 @@ export interface Peer {
   sendSound(sound: OutgoingSound): Sent;
   /** False where the text was dropped (only on `state`, when its backlog is full). */
   sendText(channel: ChannelLabel, text: string): boolean;
+  /** The other side's camera must send a keyframe. */
+  askForKeyframe(): void;
   addCandidate(candidate: IceCandidate | null): Promise<void>;
   /** Idempotent; resolves when nothing of it is left. Text handed over before is flushed first, within a bound. */
   close(): Promise<void>;
@@ -41,6 +43,8 @@ export interface PeerEvents {
   message(channel: ChannelLabel, data: string | Uint8Array): void;
   /** A packet of Opus from the other side's microphone, in order; lost ones are left out. */
   sound(packet: Uint8Array): void;
+  /** A whole VP8 frame of the other side's camera, in order; null where one was lost. */
+  picture(frame: Uint8Array | null): void;
   /** PLI or FIR: the receiver can't decode. */
   keyframeNeeded(): void;
   /** REMB, bits per second. */

@@ -76,6 +76,10 @@ export class RelayPeer implements Peer {
     return true;
   }
 
+  askForKeyframe(): void {
+    this.sendText('control', JSON.stringify({ type: 'keyframe' }));
+  }
+
   addCandidate(): Promise<void> {
     return Promise.resolve();
   }

@@ -24,6 +24,7 @@ import type { OutgoingPicture, OutgoingSound, Peer, PeerEvents, PeerState, Sent 
 import type { RtpClock } from './RtpClock.ts';
 import { RtpTrack } from './RtpTrack.ts';
 import { deliverWhatIsComplete } from './sctp_reassembly.ts';
+import { Vp8Assembly } from './Vp8Assembly.ts';
 import { vp8Payloads } from './vp8_payload.ts';
 
 const REPORT_INTERVAL_MS = 1000;
@@ -58,6 +59,8 @@ export class WeriftPeer implements Peer {
   readonly #connection: RTCPeerConnection;
   readonly #channels: DataChannels;
   readonly #hears: boolean;
+  readonly #sees: boolean;
+  #camera: { readonly receiver: RTCRtpTransceiver['receiver']; readonly ssrc: number } | null = null;
   #picture: RtpTrack | null = null;
   #sound: RtpTrack | null = null;
   #state: PeerState = 'connecting';
@@ -79,6 +82,8 @@ export class WeriftPeer implements Peer {
     readonly log: Logger;
     /** Whether it listens to a microphone, if the browser offers one. */
     readonly hears: boolean;
+    /** Whether it takes a camera in, if the browser offers one. */
+    readonly sees: boolean;
     /** ICE or DTLS did not come up in time, or broke for good; `close()` follows. */
     readonly failed: (error: SegueError) => void;
   }) {
@@ -89,6 +94,7 @@ export class WeriftPeer implements Peer {
     this.#rtp = deps.rtp;
     this.#log = deps.log;
     this.#hears = deps.hears;
+    this.#sees = deps.sees;
     this.#fail = (error) => {
       if (this.#closing !== null) return;
       deps.failed(error);
@@ -134,21 +140,22 @@ export class WeriftPeer implements Peer {
     return offered(this.#connection.localDescription?.sdp ?? '', this.#options.ice);
   }
 
-  /** One picture and one sound stream go out, and one microphone comes in where it is listened to; further m-lines stay inactive. */
+  /** One picture and one sound stream go out; one microphone and one camera come in where they are wanted; further m-lines stay inactive. */
   #prepare(): void {
     const taken = new Set<string>();
     for (const transceiver of this.#connection.getTransceivers()) {
       const first = !taken.has(transceiver.kind);
       taken.add(transceiver.kind);
-      const hears = this.#hears && transceiver.kind === 'audio';
-      transceiver.setDirection(!first ? 'inactive' : hears ? 'sendrecv' : 'sendonly');
+      const takes = transceiver.kind === 'audio' ? this.#hears : this.#sees;
+      transceiver.setDirection(!first ? 'inactive' : takes ? 'sendrecv' : 'sendonly');
       if (!first) continue;
       transceiver.sender.streamId = transceiver.kind;
       transceiver.sender.registerTrack(new MediaStreamTrack({ kind: transceiver.kind }));
-      if (!hears) continue;
+      if (!takes) continue;
+      const take = (track: MediaStreamTrack): void => (transceiver.kind === 'audio' ? this.#listen(track) : this.#watch(track, transceiver));
       // Those that the offer names are there already.
-      for (const track of transceiver.receiver.tracks) this.#listen(track);
-      transceiver.onTrack.subscribe((track) => this.#listen(track));
+      for (const track of transceiver.receiver.tracks) take(track);
+      transceiver.onTrack.subscribe(take);
     }
   }
 
@@ -176,6 +183,22 @@ export class WeriftPeer implements Peer {
       this.#heard();
       this.#events.sound(Uint8Array.from(payload));
     });
+  }
+
+  #watch(track: MediaStreamTrack, { receiver }: RTCRtpTransceiver): void {
+    const assembly = new Vp8Assembly((frame) => this.#events.picture(frame));
+    track.onReceiveRtp.subscribe(({ header, payload }) => {
+      if (this.#closing !== null) return;
+      this.#heard();
+      this.#camera = { receiver, ssrc: header.ssrc };
+      assembly.packet(header.sequenceNumber, header.timestamp, header.marker, payload);
+    });
+  }
+
+  askForKeyframe(): void {
+    if (this.#closing !== null || this.#camera === null) return;
+    const { receiver, ssrc } = this.#camera;
+    receiver.sendRtcpPLI(ssrc).catch((error: unknown) => this.#log.debug({ err: error, connectionId: this.connectionId }, 'no keyframe could be asked for'));
   }
 
   async addCandidate(candidate: IceCandidate | null): Promise<void> {

@@ -18,10 +18,11 @@ export const NO_STATS: MediaStats = {
   messagesRefused: 0,
   relayDropped: 0,
   voiceDropped: 0,
+  intakeDropped: 0,
 };
 
 /** Sums with what a session has counted; gauges and maxima are the caller's. */
-export function addCounters(stats: MediaStats, { counters, pictures, voiceDropped }: MediaSession): MediaStats {
+export function addCounters(stats: MediaStats, { counters, pictures, voiceDropped, intakeDropped }: MediaSession): MediaStats {
   return {
     ...stats,
     framesSent: stats.framesSent + counters.framesSent,
@@ -37,5 +38,6 @@ export function addCounters(stats: MediaStats, { counters, pictures, voiceDroppe
     fences: (stats.fences ?? 0) + counters.fences,
     messagesRefused: (stats.messagesRefused ?? 0) + counters.messagesRefused,
     voiceDropped: (stats.voiceDropped ?? 0) + voiceDropped,
+    intakeDropped: (stats.intakeDropped ?? 0) + intakeDropped,
   };
 }

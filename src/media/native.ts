@@ -50,7 +50,8 @@ export interface VpxEncoder {
 }
 
 export interface VpxDecoder {
-  decode(data: Uint8Array, format: PixelFormat): Promise<{ readonly width: number; readonly height: number; readonly data: Uint8Array }>;
+  /** With `fit` the picture is scaled to cover that size, and what sticks out at two sides is cut off. Rejects when four calls wait already. */
+  decode(data: Uint8Array, format: PixelFormat, fit?: { readonly width: number; readonly height: number }): Promise<{ readonly width: number; readonly height: number; readonly data: Uint8Array }>;
   close(): void;
 }
 

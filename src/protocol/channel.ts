@@ -5,6 +5,7 @@
 import { Type, type Static } from 'typebox';
 import { ErrorBody, type ErrorCode } from './errors.ts';
 import { PromptWarning } from './prompt_warning.ts';
+import { Degraded } from './degraded.ts';
 import { APPLIED_HOWS } from './applied_how.ts';
 import { AdapterInForce, AdapterOffer, SessionAdapter } from './session_adapter.ts';
 import { NamedPlan } from './named_plan.ts';
@@ -152,6 +153,8 @@ export const Ready = Type.Object({
   vocabulary: Type.Array(Type.String()),
   /** Absent where the model has none. */
   adapters: Type.Optional(Type.Array(AdapterOffer)),
+  /** The session makes anew what its driver's camera sends; until something comes, it shows nothing. */
+  takesVideo: Type.Optional(Type.Literal(true)),
 });
 
 export const Accepted = Type.Object({
@@ -206,7 +209,10 @@ export const DraftPreview = Type.Object({
   warnings: Type.Array(PromptWarning),
 });
 
-export const ServerControlMessage = Type.Union([Ready, Accepted, Applied, Forked, Superseded, RequestError, Goaway, Closed, IdleWarning, DraftPreview, BudgetWarning]);
+/** To whoever sends its camera over the WebSocket: the next frame must be a keyframe. */
+export const KeyframeWanted = Type.Object({ type: Type.Literal('keyframe') });
+
+export const ServerControlMessage = Type.Union([KeyframeWanted, Ready, Accepted, Applied, Forked, Superseded, RequestError, Goaway, Closed, IdleWarning, DraftPreview, BudgetWarning]);
 export type ServerControlMessage = Static<typeof ServerControlMessage>;
 
 // ---------------------------------------------------------------- server → client, `state`
@@ -296,6 +302,8 @@ export const StateUpdate = Type.Object({
   committed90k: Type.Integer(),
   prompt: Type.Union([Type.String(), Type.Null()]),
   adapter: Type.Optional(Type.Union([AdapterInForce, Type.Null()])),
+  /** What the session goes without because its device can't hold all deadlines; absent where nothing is. */
+  degraded: Type.Optional(Degraded),
 });
 export type StateUpdate = Static<typeof StateUpdate>;
 

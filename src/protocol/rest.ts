@@ -1,5 +1,6 @@
 /** Bodies of the REST calls. */
 import { Type, type Static } from 'typebox';
+import { Degraded } from './degraded.ts';
 import { MemoryImport } from './prompt_memory.ts';
 import { PromptWarning } from './prompt_warning.ts';
 import { AdapterInForce, SessionAdapter } from './session_adapter.ts';
@@ -22,6 +23,8 @@ export const CreateSession = Type.Object(
     seed: Type.Optional(Type.Integer({ minimum: 0, maximum: 0x7fffffff })),
     /** How voices that come in over it are taken. */
     voice: Type.Optional(SessionVoice),
+    /** Of a program that takes a video in: how much of it is made anew. At 0.5 and below only the last step is taken. */
+    transform: Type.Optional(Type.Object({ strength: Type.Number({ exclusiveMinimum: 0, maximum: 1 }) }, { additionalProperties: false })),
     limits: Type.Optional(
       Type.Object(
         {
@@ -62,6 +65,8 @@ export const SessionView = Type.Object(
     connections: Type.Integer(),
     /** Absent while nobody has come back to it after a restart. */
     usage: Type.Optional(SessionUsage),
+    /** Absent where the session goes without nothing. */
+    degraded: Type.Optional(Degraded),
     /** Of a replay: what it plays. */
     replay: Type.Optional(Type.Object({ session: Type.String(), from90k: Type.Integer(), to90k: Type.Integer() })),
     /** What its story was made with, oldest first; where a session is read by itself and its story is kept. Null: still going on. */

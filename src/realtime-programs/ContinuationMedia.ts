@@ -15,15 +15,13 @@ import { completesBlend, eventsOf, sceneOfNextChunk } from './scene_blend.ts';
 export class ContinuationMedia {
   readonly #model: ContinuationModel;
   readonly #talk: ContinuationTalk;
-  readonly #transform: { readonly strength: number } | null;
   readonly #frame90k: number;
   readonly #samplesPerFrame: number;
 
   /** @throws {TypeError} for a format in which a frame has no whole number of samples. */
-  constructor(model: ContinuationModel, talk: ContinuationTalk, transform: { readonly strength: number } | null) {
+  constructor(model: ContinuationModel, talk: ContinuationTalk) {
     this.#model = model;
     this.#talk = talk;
-    this.#transform = transform;
     this.#frame90k = frameDuration90k(model.format);
     this.#samplesPerFrame = model.format.audioSampleRate / model.format.framesPerSecond;
     if (!Number.isInteger(this.#samplesPerFrame)) throw new TypeError(`${model.format.audioSampleRate} samples/s are no whole number per frame at ${model.format.framesPerSecond} frames/s`);
@@ -59,7 +57,7 @@ export class ContinuationMedia {
       return { ...state, start, incoming: { ...incoming, encode: null, waiting: waiting ?? encode?.pictures ?? null } };
     }
     if (encode !== null || waiting === null) return { ...state, start: null };
-    const towards = { like: like.latents, level: this.#transform!.strength, chunk: video.plan.chunk };
+    const towards = { like: like.latents, level: incoming.strength, chunk: video.plan.chunk };
     return { ...state, start: null, incoming: { ...incoming, waiting: null, encode: image!.loop.initState({ frames: waiting, towards }, ctx) } };
   }
 
@@ -68,7 +66,7 @@ export class ContinuationMedia {
     const incoming = { ...state.incoming!, encode };
     if (!encode.plan.done) return { ...state, incoming };
     const boundary = state.video;
-    const video = this.#model.loops.video.noised(boundary, encode.latents!, this.#transform!.strength);
+    const video = this.#model.loops.video.noised(boundary, encode.latents!, incoming.strength);
     const inFlight: ChunkInFlight = { boundary, conditioning: null, picture: null, filled: null };
     return { ...state, video, inFlight, scene: sceneOfNextChunk(state), upcoming: null, incoming: { ...incoming, encode: null } };
   }

@@ -7,12 +7,18 @@ import { SegueError } from '../protocol/errors.ts';
 import type { ContinuationModel, ScenePlan } from './continuation_model.ts';
 import { requestOf, unchanged, type ContinuationState, type Opening, type Talk } from './continuation_state.ts';
 
+/** Between the plans of two passes. */
+const NEXT_THOUGHT = '; ';
+
 /** Words on their way to a plan: the director reads an edit of the plan in force, once per edit, and goes on to tell about what it planned. */
 export class ContinuationTalk {
   readonly #model: ContinuationModel;
+  readonly #aloud: boolean;
 
-  constructor(model: ContinuationModel) {
+  /** @param aloud tells each token of a plan as it comes. */
+  constructor(model: ContinuationModel, aloud = false) {
     this.#model = model;
+    this.#aloud = aloud;
   }
 
   /** What is said at the start of a story whose plan is otherwise `plan`. @throws {SegueError} `prompt_not_understood`. */
@@ -61,13 +67,13 @@ export class ContinuationTalk {
   planned(state: ContinuationState, talk: Talk, director: ArDecodeState): Transition<ContinuationState> {
     const { loops, language } = this.#model;
     const read = language.read(director.plan.tokens);
-    if (read.plan === null && !director.plan.done) return unchanged({ ...state, talk: { ...talk, director } });
+    if (read.plan === null && !director.plan.done) return { ...unchanged({ ...state, talk: { ...talk, director } }), text: this.#thought(talk, director.plan.tokens) };
     // A director that ends without a plan is passed over: what the words name by themselves is done, and the trace says so.
     const plan = read.plan ?? { ...talk.plan, ...talk.changes };
     const decisions = [{ name: 'director.plan', ...requestOf(talk), args: { plan: language.describe(plan), understood: read.plan !== null, tokens: director.plan.tokens.length } }];
     const [edit, ...edits] = talk.edits;
     if (edit !== undefined && read.plan !== null) {
-      return { ...unchanged({ ...state, talk: { ...talk, plan, edits, director: this.#direct(plan, edit, state.seed) } }), decisions };
+      return { ...unchanged({ ...state, talk: { ...talk, plan, edits, director: this.#direct(plan, edit, state.seed) } }), text: this.#aloud ? [{ stream: 'plan', requestId: talk.requestId, text: NEXT_THOUGHT, complete: false }] : [], decisions };
     }
     const encoder = loops.encoder.initState({ ids: language.encode(plan) }, bindingContext(state.seed));
     const narration = director.plan.done ? null : { requestId: talk.requestId, director, said: 0 };
@@ -79,7 +85,14 @@ export class ContinuationTalk {
   }
 
   planText({ requestId }: Talk, plan: ScenePlan): TextOutput {
-    return { stream: 'plan', requestId, text: this.#model.language.describe(plan), attributes: this.#model.language.named(plan), complete: true };
+    return { stream: 'plan', requestId, text: this.#model.language.describe(plan), attributes: this.#model.language.named(plan), complete: true, whole: true };
+  }
+
+  /** The newest token of a plan in the making. */
+  #thought({ requestId, director }: Talk, tokens: readonly number[]): readonly TextOutput[] {
+    const { say } = this.#model.language;
+    if (!this.#aloud || tokens.length === (director?.plan.tokens.length ?? 0)) return [];
+    return [{ stream: 'plan', requestId, text: say(tokens).slice(say(tokens.slice(0, -1)).length), complete: false }];
   }
 
   narrated(state: ContinuationState, director: ArDecodeState): Transition<ContinuationState> {

@@ -63,6 +63,10 @@ export class KeptReplay implements RealtimeProgram<ReplayState> {
         videoOut: { kind: 'stream', stream: 'video' },
         audioOut: { kind: 'stream', stream: 'audio' },
       },
+      interruption: {
+        picture: { unit: 'frame', interrupt: 'remade', redirect: 'remade', says: 'Frames that were not presented are decoded again.' },
+        sound: { unit: 'frame_of_sound', interrupt: 'remade', redirect: 'remade', says: 'Goes back with its frame, to the sample.' },
+      },
       edges: [
         { kind: 'stream', from: 'picture', to: 'videoOut' },
         { kind: 'tensor', from: 'sound', to: 'sound', acrossChunks: true },
@@ -145,8 +149,8 @@ export class KeptReplay implements RealtimeProgram<ReplayState> {
     return { ...version, lineage: current.lineage + 1, sought: current.sought };
   }
 
-  returned(version: ReplayState, current: ReplayState): ReplayState {
-    return this.rewound(version, current);
+  returned(version: ReplayState, current: ReplayState, _conditioningVersion: number, lineage = current.lineage + 1): ReplayState {
+    return { ...version, lineage };
   }
 
   remakeMs(): null {

@@ -55,15 +55,19 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   readonly #media: ContinuationMedia;
   readonly #changes: SceneChanges;
 
-  /** @param transform noise level that chunks of an incoming video are made from; null: nothing comes in. @throws {TypeError} for a model that can't encode pictures. */
-  constructor(model: ContinuationModel, transform: { readonly strength: number } | null = null) {
+  /**
+   * @param transform noise level that chunks of an incoming video are made from, where a session names none; null: nothing comes in.
+   * @param options `aloud`: plans are told token by token while the director thinks, not only once they are whole.
+   * @throws {TypeError} for a model that can't encode pictures.
+   */
+  constructor(model: ContinuationModel, transform: { readonly strength: number } | null = null, { aloud = false }: { readonly aloud?: boolean } = {}) {
     if (transform !== null && model.image === null) throw new TypeError('this model can’t take a video in: it has no loop vae_tile_encode');
     this.#model = model;
     this.#transform = transform;
     this.#restoration = new StoryRestoration(model);
     this.#turns = new ContinuationTurns(model, this.#restoration);
-    this.#talk = new ContinuationTalk(model);
-    this.#media = new ContinuationMedia(model, this.#talk, transform);
+    this.#talk = new ContinuationTalk(model, aloud);
+    this.#media = new ContinuationMedia(model, this.#talk);
     this.#changes = new SceneChanges(model, this.#talk, this.#media);
     // Frames that came in are kept by nobody, so what was made of them couldn't be made again.
     if (transform === null) this.keeping = new ContinuationKeeping(model);
@@ -73,17 +77,18 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     this.framesPerChunk = model.framesPerChunk;
     this.vocabulary = model.language.vocabulary;
     this.adapters = (model.adapters ?? []).map(({ id, title }) => ({ id, title }));
-    this.spec = continuationSpec(model, transform !== null);
+    this.spec = continuationSpec(model, { transform: transform !== null, aloud });
     this.demand = continuationDemand(model, mediaTime90kToMs(frameDuration90k(model.format) * model.framesPerChunk), transform !== null);
   }
 
-  open({ seed, prompt, image, plan: named, adapter: wished = null }: ProgramStart): ContinuationState {
+  open({ seed, prompt, image, plan: named, adapter: wished = null, strength }: ProgramStart): ContinuationState {
     const { loops, language } = this.#model;
     const ctx = bindingContext(seed);
     const adapter = appliedAdapter(this.#model, wished);
     if (named !== undefined && (image !== null || this.#transform !== null)) throw new SegueError('bad_request', 'a story that starts from pictures begins with what they show, not with a plan', { param: 'plan' });
     const begun = { ...language.choose(seed), ...(named === undefined ? {} : language.fromNamed(named)) };
     if (this.#transform !== null && image !== null) throw new SegueError('bad_request', 'what a transformed video starts from is its first frame', { param: 'image' });
+    if (strength !== undefined && this.#transform === null) throw new SegueError('bad_request', `program ${this.spec.programId} takes no video in`, { param: 'transform' });
     // Its words change what its first frame shows; refused now where they can't be understood.
     if (this.#transform !== null && prompt !== null) language.parse(prompt);
     const opening = image === null ? null : this.#talk.openImage(image, prompt, adapter, seed);
@@ -101,7 +106,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       sound: loops.sound.initState({ firstChunk: 0 }, ctx),
       inFlight: null,
       writeUnder: null,
-      incoming: this.#transform === null ? null : { waiting: null, like: null, encode: null, prompt, adapter },
+      incoming: this.#transform === null ? null : { waiting: null, like: null, encode: null, prompt, adapter, strength: strength ?? this.#transform.strength },
       talk: this.#transform !== null ? null : opening === null ? this.#talk.firstTalk(begun, prompt, adapter, seed) : null,
       narration: null,
       tape: EMPTY_TAPE,

@@ -1,6 +1,6 @@
 import type { MemoryBudget } from '../engine/memory/BlockPool.ts';
 import type { MemoryTag } from '../engine/model/work.ts';
-import type { ProgramSpec } from '../engine/programs/ProgramSpec.ts';
+import type { LoopInterruption, ProgramSpec } from '../engine/programs/ProgramSpec.ts';
 import type { MediaDemand } from '../engine/scheduler/AdmissionController.ts';
 import type { ContinuationComponents, ContinuationModel } from './continuation_model.ts';
 
@@ -16,12 +16,26 @@ const SCENES_ALIVE = 11;
 
 /** Of a past that changes scenes as often as somebody who plays with it: every second. Where it is more often, less of the past is kept. */
 const CHUNKS_A_SCENE = 6;
+/** What interruption means in each loop, by node. */
+const INTERRUPTION = {
+  director: { unit: 'token', interrupt: 'abandoned', redirect: 'abandoned', says: 'The plan is given up at the next token, and so is the narration; what was told stays told.' },
+  encoder: { unit: 'plan_embedding', interrupt: 'abandoned', redirect: 'abandoned', says: 'The plan that was being encoded is withdrawn with the words that asked for it.' },
+  start: { unit: 'start_frames', interrupt: 'remade', redirect: 'abandoned', says: 'A story of which nothing was seen begins anew.' },
+  video: { unit: 'denoise_step', interrupt: 'remade', redirect: 'steered', says: 'The chunk in flight is given up at the next step, and made anew from the frame that was seen.' },
+  picture: { unit: 'frame', interrupt: 'remade', redirect: 'remade', says: 'Frames that were not presented are made anew.' },
+  sound: { unit: 'frame_of_sound', interrupt: 'remade', redirect: 'remade', says: 'Goes back with its frame, to the sample.' },
+  image: { unit: 'picture_latents', interrupt: 'kept', redirect: 'kept', says: 'The picture that a story starts from is read all the same; words that come meanwhile change what it shows.' },
+  incoming: { unit: 'picture_latents', interrupt: 'abandoned', redirect: 'abandoned', says: 'What came in is let go of, and the next chunk that comes in is made.' },
+} as const satisfies Readonly<Record<string, LoopInterruption>>;
+
+/** A transformed video is recoloured for its scene before it is noised: what is in flight for another is of no use. */
+const TRANSFORMED_VIDEO: LoopInterruption = { ...INTERRUPTION.video, redirect: 'abandoned', says: 'The chunk in flight is given up at the next step; the next that comes in is made.' };
 
 /** Nodes and edges of a video continuation over one model instance. */
-export function continuationSpec({ loops, components, image }: ContinuationModel, transform = false): ProgramSpec {
+export function continuationSpec({ loops, components, image }: ContinuationModel, { transform = false, aloud = false } = {}): ProgramSpec {
   const node = (kind: string, ...used: string[]) => ({ kind: 'model_loop', loopKind: kind, components: used }) as const;
   return {
-    programId: transform ? 'video_transform' : 'video_continuation',
+    programId: transform ? 'video_transform' : aloud ? 'omni_continuation' : 'video_continuation',
     kind: 'realtime',
     nodes: {
       director: node(loops.director.kind, components.directorPrefill, components.directorStep),
@@ -36,6 +50,12 @@ export function continuationSpec({ loops, components, image }: ContinuationModel
       videoOut: { kind: 'stream', stream: 'video' },
       audioOut: { kind: 'stream', stream: 'audio' },
       textOut: { kind: 'stream', stream: 'text' },
+    },
+    interruption: {
+      ...Object.fromEntries((['director', 'encoder', 'start', 'picture', 'sound'] as const).map((name) => [name, INTERRUPTION[name]])),
+      video: transform ? TRANSFORMED_VIDEO : INTERRUPTION.video,
+      ...(image === null ? {} : { image: INTERRUPTION.image }),
+      ...(image === null || !transform ? {} : { incoming: INTERRUPTION.incoming }),
     },
     edges: [
       { kind: 'control', from: 'director', to: 'encoder' },

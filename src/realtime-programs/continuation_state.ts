@@ -82,6 +82,8 @@ export interface Incoming {
   readonly prompt: string | null;
   /** Adapter that the session was opened with. */
   readonly adapter: AppliedAdapter | null;
+  /** Noise level that its chunks are made from, above 0, at most 1. */
+  readonly strength: number;
 }
 
 /** The director goes on to tell about its plan when there is time. */

@@ -18,8 +18,8 @@ import type { ControlToEngine, EngineToControl, EngineToMedia, MediaToEngine } f
 import { REPLAY_PROGRAM } from '../streams/kept_range.ts';
 import type { FromStorage } from '../streams/storage_messages.ts';
 import { continuationModel, driveLanguage } from './drive_model.ts';
+import { drivePrograms } from './drive_programs.ts';
 import { KeptReplay } from './KeptReplay.ts';
-import { VideoContinuation } from './VideoContinuation.ts';
 
 export interface EngineThreadData {
   readonly modelDir: string;
@@ -76,13 +76,11 @@ async function start(): Promise<EngineCore> {
   const loaded = await Promise.all(workers.map(async (worker) => ({ worker, loaded: await worker.loadModel(modelDir) })));
   const kernels = createKernels(spec);
   const model = continuationModel(spec, kernels, driveLanguage(PromptProcessor.load(spec)));
-  const program = new VideoContinuation(model);
-  const served = deployment.programs ?? spec.deployment.programs;
   return new EngineCore({
     clock: monotonicClock,
     workers: loaded,
     kernels: Object.values(kernels),
-    programs: { ...Object.fromEntries(served.map((name) => [name, program])), [REPLAY_PROGRAM]: new KeptReplay(model) },
+    programs: { ...drivePrograms(model, deployment.programs ?? spec.deployment.programs), [REPLAY_PROGRAM]: new KeptReplay(model) },
     components: Object.keys(spec.components),
     identity: { precision: spec.variant.precision, parallelPlanHash: hashParallelPlan(parallelPlan({ replica: devices }, 1)) },
     ...(deployment.engine === undefined ? {} : { options: deployment.engine }),

@@ -25,8 +25,8 @@ import type { SessionKeeper } from './SessionKeeper.ts';
 import type { KeptOptions } from './session_return.ts';
 import { SessionReport } from './SessionReport.ts';
 import { SessionStatus } from './SessionStatus.ts';
-import type { Stay } from './StayEstimate.ts';
 import { SessionStory } from './SessionStory.ts';
+import type { Stay } from './StayEstimate.ts';
 import { StoryPosition } from './StoryPosition.ts';
 
 /** Peers closing after their `closed` message has gone out. */
@@ -203,6 +203,11 @@ export class Session {
     return [this.#channels.video.buffer, this.#channels.audio.buffer];
   }
 
+  /** Rungs that it goes down the degrade ladder, 0: none. */
+  get degradeLevel(): number {
+    return this.#report.degraded?.level ?? 0;
+  }
+
   /** Where the story stands: what is presented. */
   get branch(): number {
     return this.#position.branch;
@@ -265,6 +270,10 @@ export class Session {
       case 'session.committed':
         if (!this.#storyKept) this.#position.commit(message.media90k);
         return;
+      case 'session.degraded':
+        this.#report.degraded = message.degraded;
+        this.events.append('session.updated', { ...this.view });
+        return this.#report.tell();
       case 'session.usage': {
         const { deviceMs, lateFrames } = message;
         return this.#budget.report({ deviceMs, lateFrames });
@@ -316,6 +325,9 @@ export class Session {
       case 'voice.speaking':
         this.#idle.touch();
         return this.#activity.speaking(message.speaking);
+      case 'connection.trouble':
+        this.#connections.send(message.connectionId, 'control', { type: 'error', error: message.error });
+        return;
       case 'relay.text':
         return this.#connections.onRelayText(message.connectionId, message.channel, message.text);
       case 'relay.media':
@@ -340,6 +352,15 @@ export class Session {
     if (!this.#options.voice.enabled) throw new SegueError('conflict', 'this session listens to no voice');
     if (!roles.has('drive') && !roles.has('speak')) throw new SegueError('forbidden', 'this connection may watch, not speak');
     this.#options.media.send({ type: 'connection.voice', sessionId: this.id, connectionId, data });
+  }
+
+  /** A VP8 frame of a WebSocket's camera. Throws conflict where the session takes no video in, forbidden where this connection may not drive. */
+  see(connectionId: string, data: Uint8Array): void {
+    const roles = this.#connections.roles(connectionId);
+    if (roles === null) return;
+    if (this.#options.transform == null) throw new SegueError('conflict', 'this session takes no video in');
+    if (!roles.has('drive')) throw new SegueError('forbidden', 'this connection may watch, not drive');
+    this.#options.media.send({ type: 'connection.video', sessionId: this.id, connectionId, data });
   }
 
   /** Opens a WebRTC connection: see {@link SessionConnections.offer}. */
@@ -458,11 +479,12 @@ export class Session {
 
   #onOpened(format: EngineCard['format'], exact: boolean, at90k: number): void {
     if (this.state !== 'waiting') return;
-    const { media, stamp, voice } = this.#options;
+    const { media, stamp, voice, transform = null, card, returning } = this.#options;
     this.#reservation.settle();
-    if (!media.send({ type: 'session.open', sessionId: this.id, channels: this.#channels, format, stamp, voice })) return void this.fail(new SegueError('engine_unavailable', 'the media thread is gone'));
+    const more = { ...(transform === null ? {} : { takesVideo: { framesPerChunk: card.framesPerChunk } }), ...(returning === null || returning.from.flow === 'running' ? {} : { stopped: true }) };
+    if (!media.send({ type: 'session.open', sessionId: this.id, channels: this.#channels, format, stamp, voice, ...more })) return void this.fail(new SegueError('engine_unavailable', 'the media thread is gone'));
     this.#status.move('opened');
-    const { returning, forked = null } = this.#options;
+    const { forked = null } = this.#options;
     if (forked !== null) {
       this.#position.restore(at90k, 0);
       this.memory.adopt(forked.turnsAt(at90k));

@@ -1,7 +1,7 @@
 import type { TextDelta } from '../protocol/channel.ts';
 import type { EngineToControl } from '../streams/messages.ts';
 
-type EngineText = Pick<Extract<EngineToControl, { type: 'text' }>, 'requestId' | 'stream' | 'text' | 'complete'>;
+type EngineText = Pick<Extract<EngineToControl, { type: 'text' }>, 'requestId' | 'stream' | 'text' | 'complete' | 'whole'>;
 
 interface Spoken {
   readonly requestId: string | null;
@@ -17,9 +17,9 @@ export class SessionCaptions {
   readonly #spoken: Record<TextDelta['stream'], Spoken | null> = { plan: null, narration: null };
 
   /** Words come in pieces; `complete` marks the last one. Returns what clients are told: the piece, or at the end the whole. */
-  take({ requestId, stream, text, complete }: EngineText): TextDelta {
+  take({ requestId, stream, text, complete, whole }: EngineText): TextDelta {
     const before = this.#spoken[stream];
-    const goesOn = before !== null && !before.complete && before.requestId === requestId;
+    const goesOn = whole !== true && before !== null && !before.complete && before.requestId === requestId;
     const spoken: Spoken = { requestId, text: ((goesOn ? before.text : '') + text).slice(0, MAX_TEXT), complete };
     this.#spoken[stream] = spoken;
     // The story of the world before is none of the new one.

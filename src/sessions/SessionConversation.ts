@@ -123,7 +123,8 @@ export class SessionConversation {
     const { words, connections, events, memory } = this.#parts;
     if (message.epoch !== words.epoch) return;
     const told = this.#captions.take(message);
-    memory.write(message.requestId, message.stream, this.#captions.textOf(message.stream), message.attributes);
+    // Of a plan only what came of it is remembered, not how it was thought of.
+    if (message.stream === 'narration' || message.complete) memory.write(message.requestId, message.stream, this.#captions.textOf(message.stream), message.attributes);
     connections.broadcast('state', told);
     const { type, ...body } = told;
     events.append(type, body);
@@ -210,6 +211,7 @@ export class SessionConversation {
     connections.markConnected(connectionId);
     const { card, id } = this.#options;
     connections.send(connectionId, 'control', {
+      ...(this.#options.transform == null ? {} : { takesVideo: true as const }),
       type: 'ready',
       re: hello.id,
       protocol: PROTOCOL_VERSION,
@@ -221,8 +223,8 @@ export class SessionConversation {
       vocabulary: [...card.vocabulary],
       ...(card.adapters === undefined || card.adapters.length === 0 ? {} : { adapters: card.adapters.map((adapter) => ({ ...adapter })) }),
     });
-    connections.send(connectionId, 'state', report.update);
     connections.send(connectionId, 'state', this.#parts.activity.current);
+    connections.send(connectionId, 'state', report.update);
     // Whoever comes, or comes back, sees the words that go with the picture, and not only from the next plan on.
     for (const caption of this.#captions.messages()) connections.send(connectionId, 'state', caption);
   }

@@ -64,6 +64,7 @@ export interface SessionWish {
   readonly seed?: number | undefined;
   readonly limits?: LimitsWish | undefined;
   readonly voice?: SessionVoice | undefined;
+  readonly transform?: { readonly strength: number } | undefined;
   readonly ticket?: string | undefined;
   readonly stamp?: boolean | undefined;
   readonly tenant: string;
@@ -143,6 +144,8 @@ export class SessionRegistry {
     if (wish.model !== undefined && wish.model !== card.modelId) throw new SegueError('model_not_found', `model ${wish.model} is not served here; it has ${card.modelId}`, { param: 'model' });
     const program = wish.program ?? programs[0];
     if (program === undefined || !programs.includes(program)) throw new SegueError('program_not_found', `program ${program ?? ''} is not served here; it has ${programs.join(', ')}`, { param: 'program' });
+    const takesVideo = card.programs?.find(({ id }) => id === program)?.takesVideo === true;
+    if (wish.transform !== undefined && !takesVideo) throw new SegueError('bad_request', `program ${program} takes no video in`, { param: 'transform' });
     if (wish.memory !== undefined && wish.image !== undefined) throw new SegueError('bad_request', 'a picture says what the story begins with, and so does a memory: one of them', { param: 'memory' });
     const seeded = wish.memory === undefined ? null : seedOf(wish.memory, wish.prompt);
     const wished = wish.adapter ?? seeded?.opening.adapter ?? null;
@@ -360,6 +363,7 @@ export class SessionRegistry {
       tenant: wish.tenant,
       stamp: wish.stamp === true,
       voice: voiceInForce(wish.voice),
+      transform: this.#options.card.programs?.find(({ id }) => id === program)?.takesVideo === true ? { ...wish.transform } : null,
       endsOnLeave: wish.endsOnLeave === true,
       limits: this.#limits(wish.limits ?? {}),
       returning: null,
@@ -408,7 +412,7 @@ export class SessionRegistry {
     const { engine, media, prompts, clock, log, card, maxSessions, onSettled } = this.#options;
     if (this.#holders.length >= maxSessions) throw new SegueError('at_capacity', `the server holds at most ${maxSessions} sessions`);
     const { id } = options;
-    const session = new Session({ ...options, card, engine, media, prompts, clock, log: log.child({ sessionId: id }), archive: options.replay === undefined ? this.#archive : null, fork: (sessionId, wish) => this.#forkFor(sessionId, wish), ...(onSettled ? { onSettled } : {}) });
+    const session = new Session({ ...options, card, engine, media, prompts, clock, log: log.child({ sessionId: id }), archive: options.replay === undefined && options.transform == null ? this.#archive : null, fork: (sessionId, wish) => this.#forkFor(sessionId, wish), ...(onSettled ? { onSettled } : {}) });
     this.#sessions.set(id, session);
     this.#traces.set(id, new TraceRing());
     try {

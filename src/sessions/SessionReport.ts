@@ -1,3 +1,4 @@
+import type { Degraded } from '../protocol/degraded.ts';
 import type { StateUpdate } from '../protocol/channel.ts';
 import type { SessionView } from '../protocol/rest.ts';
 import type { SessionUsage } from '../protocol/session_usage.ts';
@@ -27,6 +28,8 @@ export class SessionReport {
   readonly #options: SessionOptions;
   readonly #parts: ReportParts;
   #toldMs = Number.NEGATIVE_INFINITY;
+  /** What it goes without; null: nothing. */
+  degraded: Degraded | null = null;
 
   constructor(options: SessionOptions, parts: ReportParts) {
     this.#options = options;
@@ -53,6 +56,7 @@ export class SessionReport {
       adapter: memory.adapter,
       connections: connections.present,
       usage: usage(),
+      ...(this.degraded === null ? {} : { degraded: this.degraded }),
       ...(replay === undefined ? {} : { replay: { session: replay.sessionId, from90k: replay.from90k, to90k: replay.to90k } }),
       ...(status.reason === null ? {} : { reason: status.reason }),
       ...(status.code === null ? {} : { code: status.code }),
@@ -60,8 +64,8 @@ export class SessionReport {
   }
 
   get update(): StateUpdate {
-    const { state, epoch, conditioningVersion, sent90k, presented90k, committed90k, prompt, adapter = null } = this.view;
-    return { type: 'session.updated', state, epoch, conditioningVersion, sent90k, presented90k, committed90k, prompt, adapter };
+    const { state, epoch, conditioningVersion, sent90k, presented90k, committed90k, prompt, adapter = null, degraded } = this.view;
+    return { type: 'session.updated', state, epoch, conditioningVersion, sent90k, presented90k, committed90k, prompt, adapter, ...(degraded === undefined ? {} : { degraded }) };
   }
 
   /** Tells every client how things stand. */

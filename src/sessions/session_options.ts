@@ -72,6 +72,8 @@ export interface SessionOptions {
   readonly tenant: string;
   readonly stamp: boolean;
   readonly voice: VoiceOptions;
+  /** It makes anew what its driver's camera sends; from which noise level on, where it was asked for. */
+  readonly transform?: { readonly strength?: number } | null;
   /** Leaving on purpose ends the session, instead of keeping it for a rejoin: nobody else can come back to it. */
   readonly endsOnLeave: boolean;
   readonly limits: SessionLimits;

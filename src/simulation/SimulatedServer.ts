@@ -13,6 +13,7 @@ import type { UnitCosts } from './unit_costs.ts';
 import type { ViewedEngine } from './SimulatedViewer.ts';
 
 export const PROGRAM = 'drive';
+const MIB = 1024 * 1024;
 const DEFAULT_WORDS = { plan: 8, narration: 6 };
 
 /** What the engine says to one session. */
@@ -41,6 +42,7 @@ export class SimulatedServer implements ViewedEngine {
 
   constructor({ id, clock, spec, scenario, costs, normal }: SimulatedServerOptions) {
     const { jitter = 0, devicesPerServer, engine = {}, words = DEFAULT_WORDS } = scenario;
+    const { memoryMegabytes, ...options } = engine;
     const kernels = createKernels(spec);
     this.program = new VideoContinuation(continuationModel(spec, kernels, spokenNumbers(words)));
     const loaded = { modelId: spec.modelId, weightsVersion: spec.checkpoint.weightsVersion, fingerprint: 'simulated', cost: costs.entries(spec) };
@@ -66,7 +68,7 @@ export class SimulatedServer implements ViewedEngine {
       programs: { [PROGRAM]: this.program },
       components: Object.keys(spec.components),
       identity: { precision: spec.variant.precision, parallelPlanHash: 'simulated' },
-      options: engine,
+      options: { ...options, ...(memoryMegabytes === undefined ? {} : { memory: { kv: memoryMegabytes * MIB, activations: memoryMegabytes * MIB } }) },
       toControl: (message) => {
 
         if (message.type !== 'trace' && 'sessionId' in message) this.#sessions.get(message.sessionId)?.onControl(message);

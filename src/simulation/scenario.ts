@@ -50,6 +50,8 @@ export const ScenarioFile = section({
       lookAheadMs: Type.Optional(Type.Number({ minimum: 1, maximum: 10_000 })),
       redirectReserve: Type.Optional(Share),
       speculation: Type.Optional(Type.Boolean()),
+      /** Of each device, for keys and values and for activations. */
+      memoryMegabytes: Type.Optional(Type.Integer({ minimum: 64, maximum: 1_000_000 })),
     }),
   ),
   /** Tokens that the director says: of a plan, and of what it tells about it. */

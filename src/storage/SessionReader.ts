@@ -20,14 +20,14 @@ const QUERIES = {
   events: 'SELECT sequence, type, at, data FROM events WHERE session = ? ORDER BY sequence DESC LIMIT ?',
   requests: 'SELECT * FROM requests WHERE session = ? ORDER BY ordinal DESC LIMIT ?',
   turns: 'SELECT ordinal, turn FROM turns WHERE session = ? ORDER BY ordinal DESC LIMIT ?',
-  chunkAt: 'SELECT * FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND start_90k <= ? AND end_90k > ? ORDER BY chunk DESC LIMIT 1',
-  versions: `SELECT start_90k, end_90k, json_extract(data, '$.origin.weightsVersion') AS weights, json_extract(data, '$.steps[#-1].adapter') AS adapter
-    FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? ORDER BY chunk`,
   spans: 'SELECT chunk, start_90k, end_90k FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND end_90k > ? AND start_90k < ? ORDER BY chunk',
   branches: 'SELECT branch, parent, from_chunk AS fromChunk, from_90k AS from90k, left_90k AS left90k, request AS requestId, epoch FROM branches WHERE session = ? ORDER BY branch',
   inForce: 'SELECT branch, fingerprint FROM sessions WHERE id = ?',
   last: 'SELECT max(chunk) AS chunk FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ?',
   lastBefore: 'SELECT max(chunk) AS chunk FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND end_90k <= ?',
+  chunkAt: 'SELECT * FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND start_90k <= ? AND end_90k > ? ORDER BY chunk DESC LIMIT 1',
+  versions: `SELECT start_90k, end_90k, json_extract(data, '$.origin.weightsVersion') AS weights, json_extract(data, '$.steps[#-1].adapter') AS adapter
+    FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? ORDER BY chunk`,
   span: 'SELECT start_90k AS start90k, end_90k AS end90k FROM chunks WHERE session = ? AND branch = ? AND chunk = ?',
   chunks: 'SELECT * FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? ORDER BY chunk',
   snapshots: 'SELECT chunk, data FROM snapshots WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? ORDER BY chunk DESC LIMIT 1',
@@ -73,7 +73,7 @@ export class SessionReader {
     return first === undefined || last === undefined ? null : { chunk: first.chunk, from90k: first.start_90k, to90k: Math.min(last.end_90k, to90k) };
   }
 
-  /** What a story was made with, in stretches, oldest first. Chunks of before it was written down are of the session's own weights. */
+  /** What the story in force was made with, in stretches, oldest first. Chunks of before it was written down are of the session's own weights. */
   versions(sessionId: string): VersionSpan[] {
     const { weightsVersion: first = '' } = this.head(sessionId)?.fingerprint ?? {};
     const spans: VersionSpan[] = [];
@@ -89,7 +89,7 @@ export class SessionReader {
     return spans;
   }
 
-  /** Media time at which what is kept of a story begins; null where nothing is. */
+  /** Media time at which what is kept of the story in force begins; null where nothing is. */
   begin90k(sessionId: string): MediaTime90k | null {
     const path = this.#path(sessionId, this.#inForce(sessionId));
     const [first] = this.extent(sessionId).chunks;

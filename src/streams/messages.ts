@@ -8,6 +8,7 @@ import type { SharedPoolDescriptor } from './shared_pool.ts';
 import type { KeptRange } from './kept_range.ts';
 import type { KeptChunk, KeptStory } from './storage_messages.ts';
 import type { AppliedHow } from '../protocol/applied_how.ts';
+import type { Degraded } from '../protocol/degraded.ts';
 import type { ErrorBody } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { NamedPlan } from '../protocol/named_plan.ts';
@@ -39,6 +40,8 @@ export type ControlToEngine =
       readonly adapter?: AdapterInForce | null;
       /** What the story begins with where nothing else says so: attributes by name. A prompt edits them. */
       readonly plan?: NamedPlan;
+      /** Of a program that takes a video in: the noise level that it is made anew from, above 0, at most 1. */
+      readonly strength?: number;
       readonly channels: SessionChannels;
       /** Scheduling class of the session: who shares a reserve. */
       readonly tenant: string;
@@ -52,8 +55,6 @@ export type ControlToEngine =
       readonly lineage?: number;
     }
   | EngineRequest
-  /** A chunk of the video that a session takes in: RGB of each of its frames, of the format's size, row by row. */
-  | { readonly type: 'session.frames'; readonly sessionId: string; readonly frames: readonly SharedArrayBuffer[] }
   /** The answer to `story.wanted`: what is kept up to there; null: the story's beginning. */
   | { readonly type: 'session.story'; readonly sessionId: string; readonly requestId: string; readonly story: KeptStory | null; readonly error?: ErrorBody }
   /** What is being typed, worked on where there is time; the newest counts, null drops it. Changes nothing that is shown. */
@@ -148,6 +149,8 @@ export type EngineToControl =
       /** Of a plan: the same by attribute name. */
       readonly attributes?: NamedPlan;
       readonly complete: boolean;
+      /** It takes the place of the pieces before, instead of going on with them. */
+      readonly whole?: true;
       readonly epoch: number;
     }
   /** What a draft would come to, in the model's words. */
@@ -161,6 +164,8 @@ export type EngineToControl =
   | { readonly type: 'session.keeping'; readonly sessionId: string; readonly behindFromChunk: number | null; readonly reason?: string }
   /** A unit failed; `fatal` says whether the session goes on from committed state. */
   | { readonly type: 'session.fault'; readonly sessionId: string; readonly error: ErrorBody; readonly fatal: boolean }
+  /** The device can't hold all its deadlines: what the session goes without; null: nothing any more. */
+  | { readonly type: 'session.degraded'; readonly sessionId: string; readonly degraded: Degraded | null }
   /** What the session has taken of devices since it was opened here, and how many of its pictures were late. Once a second, where it has changed. */
   | { readonly type: 'session.usage'; readonly sessionId: string; readonly deviceMs: number; readonly lateFrames: number }
   | { readonly type: 'session.closed'; readonly sessionId: string }
@@ -183,6 +188,16 @@ export interface EngineCard {
   readonly vocabulary: readonly string[];
   /** Adapters that sessions may ask for. */
   readonly adapters?: readonly AdapterOffer[];
+  readonly programs?: readonly ProgramCard[];
+}
+
+/** A live program as its engine runs it. */
+export interface ProgramCard {
+  readonly id: string;
+  /** Its sessions make anew what their driver's camera sends. */
+  readonly takesVideo: boolean;
+  /** What interruption means in each loop, by node of the program. */
+  readonly interruption: Readonly<Record<string, { readonly unit: string; readonly interrupt: string; readonly redirect: string; readonly says: string }>>;
 }
 
 export interface EngineStats {
@@ -231,14 +246,16 @@ export type MediaToEngine =
   /** Held input changed: what is unsent may be made anew under it. */
   | { readonly type: 'media.action'; readonly sessionId: string }
   /** The presentation anchor moved (first frame, underrun, release): deadlines must be read anew. */
-  | { readonly type: 'media.anchored'; readonly sessionId: string };
+  | { readonly type: 'media.anchored'; readonly sessionId: string }
+  /** A chunk of the video that a session takes in: RGB of each of its frames, of the format's size, row by row. */
+  | { readonly type: 'media.frames'; readonly sessionId: string; readonly frames: readonly SharedArrayBuffer[] };
 
 // ---------------------------------------------------------------- control ⇄ media
 
 export type ChannelLabel = 'control' | 'input' | 'state';
 
 export type ControlToMedia =
-  | { readonly type: 'session.open'; readonly sessionId: string; readonly channels: SessionChannels; readonly format: MediaFormat; readonly stamp: boolean; readonly voice?: VoiceOptions }
+  | { readonly type: 'session.open'; readonly sessionId: string; readonly channels: SessionChannels; readonly format: MediaFormat; readonly stamp: boolean; readonly voice?: VoiceOptions; readonly takesVideo?: { readonly framesPerChunk: number }; readonly stopped?: boolean }
   | { readonly type: 'session.close'; readonly sessionId: string; readonly reason: string }
   /**
    * `drives` (default true): whether its requests, actions and positions count. A watcher's are not obeyed, and never fence.
@@ -248,6 +265,8 @@ export type ControlToMedia =
   | { readonly type: 'connection.candidate'; readonly sessionId: string; readonly connectionId: string; readonly candidate: IceCandidate | null }
   /** A connection whose encoded media and messages go back to the control thread (WebSocket). */
   | { readonly type: 'connection.relay'; readonly sessionId: string; readonly connectionId: string; readonly drives?: boolean; readonly speaks?: boolean }
+  /** A VP8 frame of a relayed connection's camera. */
+  | { readonly type: 'connection.video'; readonly sessionId: string; readonly connectionId: string; readonly data: Uint8Array }
   /** Samples of a relayed connection's microphone: 16 bits, little endian, mono, 16 kHz. */
   | { readonly type: 'connection.voice'; readonly sessionId: string; readonly connectionId: string; readonly data: Uint8Array }
   /** The receiver of this connection lost a picture: the next one it gets should be a keyframe (rate-limited). */
@@ -286,6 +305,8 @@ export type MediaToControl =
   | { readonly type: 'media.position'; readonly sessionId: string; readonly epoch: number; readonly sent90k: MediaTime90k; readonly presented90k: MediaTime90k }
   /** First frame of an epoch left the server. */
   | { readonly type: 'media.flowing'; readonly sessionId: string; readonly epoch: number; readonly media90k: MediaTime90k }
+  /** What a connection sent can't be used; it stands all the same. */
+  | { readonly type: 'connection.trouble'; readonly sessionId: string; readonly connectionId: string; readonly error: ErrorBody }
   /** Somebody begins to speak, or nobody speaks any more. */
   | { readonly type: 'voice.speaking'; readonly sessionId: string; readonly speaking: boolean }
   | { readonly type: 'relay.text'; readonly sessionId: string; readonly connectionId: string; readonly channel: ChannelLabel; readonly text: string }
@@ -321,6 +342,8 @@ export interface MediaStats {
   readonly relayDropped?: number;
   /** Packets of microphones that were dropped because they could not be judged in time. */
   readonly voiceDropped?: number;
+  /** VP8 frames of cameras that were dropped before they were decoded. */
+  readonly intakeDropped?: number;
   /** Largest skew of sound and picture at the source since the last report, milliseconds. */
   readonly lipSyncMaxMs?: number;
   /** Largest delay from a frame's due time to its packets, milliseconds, since the last report. */

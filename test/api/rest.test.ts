@@ -159,7 +159,7 @@ describe('REST', () => {
 
   it('describes itself: models, programs, card, schemas, OpenAPI with every path', async () => {
     assert.equal(((await rig.call('GET', '/v1/models', { token: session.clientToken })).body['models'] as unknown as { id: string }[])[0]?.id, 'drive');
-    assert.deepEqual((await rig.call('GET', '/v1/programs')).body['programs'], [{ id: 'drive', model: 'drive' }]);
+    assert.deepEqual((await rig.call('GET', '/v1/programs')).body['programs'], [{ id: 'drive', model: 'drive', takesVideo: false, interruption: {} }]);
     assert.equal((await rig.call('GET', '/v1/card')).body['fingerprint'], 'test');
     const schema = (await rig.call('GET', '/schema', { token: null })).body as unknown as { protocol: number; channels: { control: { fromClient: { anyOf: unknown[] } } } };
     assert.equal(schema.protocol, 1);

@@ -67,6 +67,29 @@ describe('WebSocket stream', () => {
     client.socket.close(1000);
   });
 
+  it('takes a microphone and a camera behind the same header, and says what it can’t take of them', async () => {
+    const { client, connectionId } = await connect();
+    const frame = (kind: number, bytes: number): Buffer => {
+      const data = Buffer.alloc(STREAM_HEADER_BYTES + bytes, 7);
+      data.writeUInt8(kind, 0);
+      return data;
+    };
+    const errors = (): unknown[] => client.texts.filter(({ message }) => message['type'] === 'error').map(({ message }) => (message['error'] as { code: string }).code);
+    client.socket.send(frame(2, 640));
+    const heard = await client.until(() => rig.media.sent.find((message) => message.type === 'connection.voice' && message.connectionId === connectionId));
+    assert.deepEqual((heard as { data: Uint8Array }).data, new Uint8Array(640).fill(7));
+    for (const data of [frame(9, 4), frame(2, 0), frame(2, 641), frame(2, 6402), frame(0, 100), frame(0, 100)]) client.socket.send(data);
+    await client.until(() => (errors().length >= 5 ? true : undefined));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    assert.deepEqual(errors(), ['bad_request', 'bad_request', 'bad_request', 'payload_too_large', 'conflict'], 'the last is said once');
+    const watcher = (await rig.call('POST', `/v1/sessions/${session.id}/tokens`, { body: { roles: ['watch'] } })).body['clientToken'] as unknown as string;
+    const looker = await new Client(`${rig.url}/v1/sessions/${session.id}/stream?token=${watcher}`).open();
+    looker.socket.send(frame(2, 640));
+    assert.equal(((await looker.message('error'))['error'] as { code: string }).code, 'forbidden');
+    looker.socket.close(1000);
+    client.socket.close(1000);
+  });
+
   it('carries media behind a header of 16 bytes', async () => {
     const { client, relay } = await connect();
     relay('video', 0, true);

@@ -49,11 +49,24 @@ export class LiveStory {
 
   /** Comes (back), with the token that it always had. */
   async join(server: TestServer): Promise<void> {
-    this.#client = await StreamClient.join(server.url, this.id, this.#token);
+    this.#client = await this.#enter(server);
     this.#reader = new EventReader(server.url, server.apiKey, this.id, Math.max(0, ...this.#events.keys()));
     // However they had left it.
     this.#client.send({ type: 'resume', id: `j${++this.#count}` });
     await this.#client.untilPicture('a picture', undefined, undefined, BUSY_MS);
+  }
+
+  /** A server that measured its costs while the machine was busy may have no place for the second of two until it has seen what they are. */
+  async #enter(server: TestServer): Promise<StreamClient> {
+    const deadline = performance.now() + BUSY_MS;
+    for (;;) {
+      try {
+        return await StreamClient.join(server.url, this.id, this.#token);
+      } catch (error) {
+        if (performance.now() > deadline) throw error;
+        await new Promise((resolve) => setTimeout(resolve, 500));
+      }
+    }
   }
 
   /** Asks, types, holds and presses keys at random for so long. */
@@ -82,13 +95,16 @@ export class LiveStory {
   async check(server: TestServer, dormant90k: number, where: string): Promise<void> {
     assert.ok(dormant90k >= this.committed90k, `${where}: ${this.committed90k} was told as committed, ${dormant90k} is there`);
     const client = this.#client!;
-    for (const id of this.#last) {
-      const before = this.#answers.get(id);
-      const again = (await client.request(this.#asked.get(id)!, SETTLE_MS + BUSY_MS)) as Told;
-      if (before !== undefined) assert.deepEqual({ ...again, at: 0 }, { ...before, at: 0 }, `${where}: ${id} has the answer that it had`);
-      else this.#answers.set(id, again);
-    }
+    const asked = this.#last;
     this.#last = [];
+    await Promise.all(
+      asked.map(async (id) => {
+        const before = this.#answers.get(id);
+        const again = (await client.request(this.#asked.get(id)!, SETTLE_MS + BUSY_MS)) as Told;
+        if (before !== undefined) assert.deepEqual({ ...again, at: 0 }, { ...before, at: 0 }, `${where}: ${id} has the answer that it had`);
+        else this.#answers.set(id, again);
+      }),
+    );
     const events = await EventReader.all(server.url, server.apiKey, this.id);
     for (const { sequence, type } of events) {
       const known = this.#events.get(sequence);

@@ -30,13 +30,13 @@ describe(`wedges (seed ${SEED})`, () => {
     assert.equal(exit?.code, 0, server?.tail());
   });
 
-  async function driving(use: (client: StreamClient, id: string) => Promise<void>, options: { readonly reports?: boolean } = {}): Promise<void> {
+  async function driving(use: (client: StreamClient, id: string, token: string) => Promise<void>, options: { readonly reports?: boolean } = {}): Promise<void> {
     const { id, clientToken } = await api.createSessionInLine({ seed: 9 });
     const client = await StreamClient.join(server.url, id, clientToken, options);
     try {
       await client.untilPicture('a first picture');
       await delay(600);
-      await use(client, id);
+      await use(client, id, clientToken);
     } finally {
       await client.close();
       await api.close(id);
@@ -148,6 +148,56 @@ describe(`wedges (seed ${SEED})`, () => {
     });
     await driving(nextTurn);
   });
+
+  it('a driver who vanishes in the midst of a request, and comes back to its one answer', () =>
+    driving(async (client, id, token) => {
+      for (const type of ['cut', 'redirect', 'interrupt'] as const) {
+        const request = type === 'interrupt' ? ({ type, id: client.nextId() } as const) : ({ type, id: `v.${client.nextId()}`, prompt: pick(PROMPTS) } as const);
+        const gone = await StreamClient.join(server.url, id, token);
+        gone.send(request);
+        await delay(random() * 60);
+        gone.socket.terminate();
+        await delay(random() * 400);
+        const back = await StreamClient.join(server.url, id, token);
+        const answer = await back.request(request, SETTLE_MS);
+        assert.ok(FINAL.includes(answer.type), JSON.stringify(answer));
+        const again = await back.request(request, SETTLE_MS);
+        assert.deepEqual({ ...again, at: 0 }, { ...answer, at: 0 });
+        await nextTurn(back);
+        await back.close();
+      }
+    }));
+
+  it('two drivers, one taking over from the other in the midst of its requests', () =>
+    driving(async (client, id, token) => {
+      let driver = client;
+      for (let round = 0; round < 4; round++) {
+        const asked = any(`o${round}`);
+        driver.send(asked);
+        const newer = await StreamClient.join(server.url, id, token);
+        await delay(100);
+        assert.ok(FINAL.includes((await newer.request(asked, SETTLE_MS)).type));
+        await nextTurn(newer);
+        if (driver !== client) await driver.close();
+        driver = newer;
+      }
+      assert.equal((await api.session(id)).connections, 1, 'the newest alone');
+      await driver.close();
+    }));
+
+  it('a client that does not read for a while loses pictures, and nothing else', () =>
+    driving(async (client) => {
+      for (let round = 0; round < 3; round++) {
+        client.socket.pause();
+        const request = { type: 'redirect', id: client.nextId(), prompt: pick(PROMPTS) } as const;
+        client.send({ type: 'interrupt', id: client.nextId() });
+        client.send(request);
+        await delay(1_500);
+        client.socket.resume();
+        await settled(client, [request.id]);
+        await nextTurn(client);
+      }
+    }));
 
   it('left nothing behind', async () => {
     const metrics = await server.metrics();

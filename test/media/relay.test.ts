@@ -12,7 +12,7 @@ function relay(backlog = 4) {
     connectionId: 'c',
     backlog,
     toControl: (message) => posted.push(message),
-    events: { state: (state) => states.push(state), message: () => {}, sound: () => {}, keyframeNeeded: () => keyframes++, estimated: () => {}, lost: () => {} },
+    events: { state: (state) => states.push(state), message: () => {}, sound: () => {}, picture: () => {}, keyframeNeeded: () => keyframes++, estimated: () => {}, lost: () => {} },
   });
   const picture = (n: number, keyframe = false) => peer.sendPicture({ data: Uint8Array.of(n), keyframe, rtp: n, epoch: 0 });
   return { peer, posted, states, picture, keyframes: () => keyframes };

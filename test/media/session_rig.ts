@@ -2,7 +2,7 @@
 import { createLogger } from '../../src/observe/log.ts';
 import { VirtualClock } from '../../src/observe/virtual_clock.ts';
 import { MediaSession } from '../../src/media/MediaSession.ts';
-import type { EncodedPicture, OpusEncoder, VpxEncoder } from '../../src/media/native.ts';
+import type { EncodedPicture, OpusEncoder, VpxDecoder, VpxEncoder } from '../../src/media/native.ts';
 import { DEFAULT_MEDIA_OPTIONS, type MediaOptions } from '../../src/media/options.ts';
 import type { OutgoingPicture, OutgoingSound, Peer, PeerState, Sent } from '../../src/media/Peer.ts';
 import { RtpClock } from '../../src/media/RtpClock.ts';
@@ -78,6 +78,7 @@ export class KeepingPeer implements Peer {
   readonly pictures: SentPicture[] = [];
   readonly sounds: SentSound[] = [];
   readonly texts: { readonly channel: ChannelLabel; readonly message: Record<string, unknown>; readonly atMs: number; readonly pictures: number }[] = [];
+  keyframesAsked = 0;
   onClose: () => void = () => {};
 
   constructor(connectionId: string, clock: VirtualClock, words: SessionWords) {
@@ -101,6 +102,10 @@ export class KeepingPeer implements Peer {
   sendText(channel: ChannelLabel, text: string): boolean {
     this.texts.push({ channel, message: JSON.parse(text) as Record<string, unknown>, atMs: this.#clock.now(), pictures: this.pictures.length });
     return true;
+  }
+
+  askForKeyframe(): void {
+    this.keyframesAsked++;
   }
 
   addCandidate(): Promise<void> {
@@ -151,7 +156,7 @@ export class SessionRig {
   readonly session: MediaSession;
   #sequence = 0;
 
-  constructor({ slots = 16, options = DEFAULT_MEDIA_OPTIONS, stamped = false, voice = {} }: { readonly slots?: number; readonly options?: MediaOptions; readonly stamped?: boolean; readonly voice?: SessionVoice } = {}) {
+  constructor({ slots = 16, options = DEFAULT_MEDIA_OPTIONS, stamped = false, voice = {}, incoming }: { readonly slots?: number; readonly options?: MediaOptions; readonly stamped?: boolean; readonly voice?: SessionVoice; readonly incoming?: VpxDecoder } = {}) {
     this.video = SharedPool.create(FORMAT.width * FORMAT.height * 3, slots);
     this.session = new MediaSession({
       sessionId: 's',
@@ -170,6 +175,7 @@ export class SessionRig {
       log: createLogger({ level: 'silent' }),
       voice: voiceInForce(voice),
       judge: this.judge,
+      ...(incoming === undefined ? {} : { incoming: { decoder: incoming, framesPerChunk: 2 } }),
     });
   }
 

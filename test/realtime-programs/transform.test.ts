@@ -19,7 +19,7 @@ function rig(transform = 0.75): { readonly simulation: Simulation; readonly unit
 function push({ simulation, pushed }: Pick<ReturnType<typeof rig>, 'simulation' | 'pushed'>, session: SimulatedSession): void {
   const frames = [new SharedArrayBuffer(IMAGE.byteLength), new SharedArrayBuffer(IMAGE.byteLength)];
   pushed.push(...frames);
-  simulation.core.receive({ type: 'session.frames', sessionId: session.sessionId, frames });
+  simulation.core.receiveMedia({ type: 'media.frames', sessionId: session.sessionId, frames });
 }
 
 /** Chunks come in at the rate of the model's own. */
@@ -115,7 +115,7 @@ test('interrupted, it takes nothing in; resumed, it goes on from what was seen w
 test('pictures of another size, a picture to start from, and frames for a program that takes none are refused', async () => {
   const all = rig();
   const session = all.simulation.open('s', null);
-  all.simulation.core.receive({ type: 'session.frames', sessionId: 's', frames: [new SharedArrayBuffer(3)] });
+  all.simulation.core.receiveMedia({ type: 'media.frames', sessionId: 's', frames: [new SharedArrayBuffer(3)] });
   assert.deepEqual(session.faults, [{ fatal: false, code: 'bad_request' }]);
   await play(all, session, 4);
   assert.ok(session.videoFrames.length > 0, 'and the session goes on');
@@ -124,7 +124,7 @@ test('pictures of another size, a picture to start from, and frames for a progra
   await all.simulation.finish();
   const plain = new Simulation();
   const other = plain.open('u', 'scene 1');
-  plain.core.receive({ type: 'session.frames', sessionId: 'u', frames: [IMAGE, IMAGE] });
+  plain.core.receiveMedia({ type: 'media.frames', sessionId: 'u', frames: [IMAGE, IMAGE] });
   assert.deepEqual(other.faults.map(({ fatal }) => fatal), [false]);
   await plain.finish();
 });

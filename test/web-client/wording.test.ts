@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { budgetText, endingOf, waitingText, warningText } from '../../web-client/page/wording.ts';
+import { budgetText, degradedText, endingOf, waitingText, warningText } from '../../web-client/page/wording.ts';
 import { ClientError } from '../../web-client/sdk/ClientError.ts';
+import { DEGRADE_RUNGS } from '../../src/protocol/degraded.ts';
 import { ERRORS } from '../../src/protocol/errors.ts';
 
 describe('endings', () => {
@@ -54,5 +55,12 @@ describe('waiting in line', () => {
 describe('a budget that runs out', () => {
   it('is told as what is left of it', () => {
     assert.deepEqual([budgetText('wallMs', 29_001), budgetText('deviceMs', 1_500), budgetText('sentBytes', 4_200_000)], ['It ends in 30 s.', '2 s of computing are left.', '5 MB of picture and sound are left.']);
+  });
+});
+
+describe('a drive that goes without', () => {
+  it('says what, in a few words, and something of a rung that it does not know', () => {
+    assert.deepEqual(DEGRADE_RUNGS.map((rung) => degradedText({ rung })), ['Busy server: no previews', 'Busy server: keys land later', 'Busy server: slower than time']);
+    assert.equal(degradedText({ rung: 'newer' as 'pace' }), 'Busy server');
   });
 });

@@ -1,5 +1,6 @@
-import { ClientError, createReplay, joinSession, type ClientState, type PromptWarning, type SegueClient, type SessionRequest } from '../sdk/index.ts';
+import { ClientError, createReplay, joinSession, type ClientState, type Degraded, type PromptWarning, type SegueClient, type SessionRequest } from '../sdk/index.ts';
 import { AmbientGlow } from './AmbientGlow.ts';
+import { CameraStart } from './CameraStart.ts';
 import { Captions } from './Captions.ts';
 import { createDemoSession } from './DemoSession.ts';
 import { byId, create } from './dom.ts';
@@ -18,7 +19,7 @@ import { Steering } from './Steering.ts';
 import { StyleControl } from './StyleControl.ts';
 import { Suggestions } from './Suggestions.ts';
 import { Toasts } from './Toasts.ts';
-import { endingOf, sentence } from './wording.ts';
+import { degradedText, endingOf, sentence } from './wording.ts';
 
 /** What the page shows: a client's state, and what comes before there is a client. */
 type RoomState = ClientState | 'idle' | 'waiting';
@@ -30,7 +31,7 @@ const STATUS: Readonly<Record<RoomState, readonly [short: string, more?: string]
   connecting: ['Connecting'],
   live: ['Live'],
   redirecting: ['Imagining…'],
-  held: ['Held', ' — say what happens next'],
+  held: ['Held', ' — type what happens next'],
   holding: ['On hold', ' — let go to drive on'],
   paused: ['Paused'],
   reconnecting: ['Rejoining', ' — the connection was lost'],
@@ -70,6 +71,7 @@ export class Room {
   readonly #interrupt = byId('interrupt', HTMLButtonElement);
   readonly #mute = byId('mute', HTMLButtonElement);
   readonly #status = byId('status', HTMLElement);
+  readonly #degraded = byId('degraded', HTMLElement);
   readonly #toasts = new Toasts(byId('toasts', HTMLElement));
   readonly #notices = new Notices(this.#toasts);
   readonly #soundPermission = new SoundPermission(this.#toasts);
@@ -79,6 +81,7 @@ export class Room {
   readonly #suggestions = new Suggestions(byId('chips', HTMLElement), (prompt) => this.redirect(prompt));
   readonly #style = new StyleControl((adapterId) => this.setStyle(adapterId));
   readonly #microphone = new Microphone(byId('microphone', HTMLButtonElement), (reason) => void this.#toasts.show('No microphone', { detail: reason }));
+  readonly #camera = new CameraStart();
   readonly #picture = new PictureStart(byId('poster', HTMLElement));
   readonly #poster: Poster;
   readonly #futures: Futures;
@@ -270,11 +273,13 @@ export class Room {
     this.#poster.connecting();
     const baseUrl = new URL('.', document.baseURI).href;
     const { image } = this.#picture;
+    const { track: camera } = this.#camera;
+    const start = camera === null ? (image === null ? {} : { image }) : { program: 'drive_transform' };
     try {
       const replay = this.#options.share === null ? null : await createReplay(baseUrl, this.#options.share, joining.signal);
       const session = replay ?? (await createDemoSession(
         baseUrl,
-        { ...this.#options.session, ...(image === null ? {} : { image }) },
+        { ...this.#options.session, ...start },
         (place) => {
           this.#show('waiting');
           this.#poster.waiting(place);
@@ -283,7 +288,7 @@ export class Room {
       ));
       this.#show('connecting');
       this.#poster.connecting();
-      const client = joinSession({ baseUrl, sessionId: session.id, clientToken: session.clientToken, canvas: this.#world, audio: sound, transport: this.#options.transport });
+      const client = joinSession({ baseUrl, sessionId: session.id, clientToken: session.clientToken, canvas: this.#world, audio: sound, transport: this.#options.transport, ...(camera === null ? {} : { camera }) });
       this.#client = client;
       window.segue = client;
       this.#follow(client, session.warnings ?? []);
@@ -350,7 +355,9 @@ export class Room {
       }
     });
     let followed: string | null = null;
-    on('session', ({ prompt, adapter = null }) => {
+    this.#showDegraded(undefined);
+    on('session', ({ prompt, adapter = null, degraded }) => {
+      this.#showDegraded(degraded);
       this.#style.show(adapter?.id ?? null);
       if (prompt === null || prompt === followed) return;
       followed = prompt;
@@ -362,6 +369,14 @@ export class Room {
       this.#showSilence(stats.silentMs >= SILENT_MS);
     });
     on('error', (error, request) => this.#failed(error, request));
+  }
+
+  /** What this drive goes without, as long as it does. Told again only when it has changed. */
+  #showDegraded(degraded: Degraded | undefined): void {
+    const text = degraded === undefined ? '' : degradedText(degraded);
+    if (this.#degraded.textContent === text) return;
+    this.#degraded.textContent = text;
+    this.#degraded.title = degraded?.reason ?? '';
   }
 
   #failed(error: ClientError, request: SessionRequest | null): void {
@@ -381,6 +396,7 @@ export class Room {
     this.#joining = null;
     this.#client = null;
     this.#microphone.follow(null);
+    this.#camera.off();
     this.#replayed.stop();
     this.#speaking = false;
     this.#typing.done();

@@ -1,5 +1,5 @@
 import type { ClientError } from '../sdk/ClientError.ts';
-import type { BudgetWarning, PromptWarning, WaitingPlace } from '../sdk/messages.ts';
+import type { BudgetWarning, Degraded, PromptWarning, WaitingPlace } from '../sdk/messages.ts';
 
 export interface Ending {
   readonly title: string;
@@ -69,6 +69,20 @@ function about(ms: number): string {
   const minutes = Math.round(ms / 60_000);
   if (minutes <= 1) return 'in about a minute';
   return minutes < 60 ? `in about ${minutes < 10 ? minutes : Math.round(minutes / 5) * 5} minutes` : 'in more than an hour';
+}
+
+/** What a session goes without while its server is busy, in as few words as say it. */
+export function degradedText({ rung }: Pick<Degraded, 'rung'>): string {
+  switch (rung) {
+    case 'speculation':
+      return 'Busy server: no previews';
+    case 'look_ahead':
+      return 'Busy server: keys land later';
+    case 'pace':
+      return 'Busy server: slower than time';
+    default:
+      return 'Busy server';
+  }
 }
 
 /** What is left of a budget. */

@@ -26,6 +26,7 @@ export class Connection {
   readonly #connector: Connector;
   readonly #presenter: Presenter;
   readonly #sound: SoundOutput | null;
+  readonly #camera: MediaStreamTrack | null;
   readonly #reconnect: ReconnectPolicy;
   readonly #helloId: () => string;
   readonly #events: ConnectionEvents;
@@ -37,10 +38,11 @@ export class Connection {
   #open = false;
   #closed = false;
 
-  constructor(deps: { readonly connector: Connector; readonly presenter: Presenter; readonly sound: SoundOutput | null; readonly reconnect: ReconnectPolicy; readonly helloId: () => string; readonly events: ConnectionEvents }) {
+  constructor(deps: { readonly connector: Connector; readonly presenter: Presenter; readonly sound: SoundOutput | null; readonly camera: MediaStreamTrack | null; readonly reconnect: ReconnectPolicy; readonly helloId: () => string; readonly events: ConnectionEvents }) {
     this.#connector = deps.connector;
     this.#presenter = deps.presenter;
     this.#sound = deps.sound;
+    this.#camera = deps.camera;
     this.#reconnect = deps.reconnect;
     this.#helloId = deps.helloId;
     this.#events = deps.events;
@@ -111,7 +113,7 @@ export class Connection {
     this.#presenter.reconnect();
     const transport = await connect(
       this.#connector,
-      { presenter: this.#presenter, sound: this.#sound, rejoin: this.#lastConnectionId, signal: this.#abort.signal },
+      { presenter: this.#presenter, sound: this.#sound, rejoin: this.#lastConnectionId, camera: this.#camera, signal: this.#abort.signal },
       {
         message: (message) => this.#received(message),
         lost: (reason) => {

@@ -11,6 +11,8 @@ import type { Transport, TransportEvents, TransportStats } from './Transport.ts'
 
 /** ICE that doesn't connect within this is taken for blocked. */
 const CONNECT_TIMEOUT_MS = 5_000;
+/** Bits a second of a small picture; the model's own is smaller. */
+const CAMERA_BITRATE = 400_000;
 /** `disconnected` often heals by itself; past this the session is rejoined with a new connection. */
 const DISCONNECTED_MS = 2_500;
 
@@ -21,6 +23,7 @@ export interface PeerOptions {
   readonly sound: SoundOutput | null;
   /** Id of the connection that this one replaces. */
   readonly rejoin: string | null;
+  readonly camera: MediaStreamTrack | null;
   readonly signal: AbortSignal;
 }
 
@@ -111,8 +114,8 @@ export class PeerTransport implements Transport {
     this.#peer.close();
   }
 
-  async #connect({ presenter, sound, rejoin, signal }: PeerOptions): Promise<void> {
-    const video = this.#peer.addTransceiver('video', { direction: 'recvonly' });
+  async #connect({ presenter, sound, rejoin, camera, signal }: PeerOptions): Promise<void> {
+    const video = camera === null ? this.#peer.addTransceiver('video', { direction: 'recvonly' }) : this.#peer.addTransceiver(camera, { direction: 'sendrecv', sendEncodings: [{ maxBitrate: CAMERA_BITRATE }] });
     // Offered both ways, so that a microphone that is turned on later needs no new negotiation.
     const audio = this.#peer.addTransceiver('audio', { direction: 'sendrecv' });
     this.#audio = audio;

@@ -36,6 +36,8 @@ export interface JoinOptions {
   /** `webrtc` never falls back, `websocket` doesn't try WebRTC. Default `auto`: WebRTC, then WebSocket. */
   readonly transport?: 'auto' | 'webrtc' | 'websocket';
   readonly graceMs?: number;
+  /** What a session that takes a video in is made of (`drive_transform`). The track stays the caller's. */
+  readonly camera?: MediaStreamTrack;
 }
 
 /**
@@ -134,6 +136,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
       connector: { signalling: new Signalling(options.baseUrl, options.sessionId, options.clientToken), transport: options.transport ?? 'auto' },
       presenter: this.#presenter,
       sound: this.#sound,
+      camera: options.camera ?? null,
       reconnect: new ReconnectPolicy(options.graceMs ?? DEFAULT_GRACE_MS),
       helloId: () => this.#book.nextId(),
       events: {

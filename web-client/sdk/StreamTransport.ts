@@ -1,8 +1,10 @@
 import { ClientError } from './ClientError.ts';
+import type { ConnectTo } from './connect.ts';
 import type { ControlMessage, InputMessage } from './messages.ts';
 import type { Presenter } from './Presenter.ts';
 import type { SoundOutput } from './SoundOutput.ts';
-import { readMediaChunk, readText, writeText, writeVoice } from './stream_framing.ts';
+import { readMediaChunk, readText, writeText, writeVideo, writeVoice } from './stream_framing.ts';
+import { StreamCamera } from './StreamCamera.ts';
 import { StreamSound } from './StreamSound.ts';
 import { StreamVideo } from './StreamVideo.ts';
 import { StreamVoice } from './StreamVoice.ts';
@@ -14,6 +16,8 @@ const CLOSE_REPLACED = 4000;
 const OPEN_TIMEOUT_MS = 5_000;
 /** Input behind this much unsent is old by the time it would arrive. */
 const MAX_INPUT_BUFFERED_BYTES = 16_384;
+/** A second of a camera. */
+const MAX_VIDEO_BUFFERED_BYTES = 65_536;
 
 /** A session's connection over one WebSocket: the same messages, media as encoded frames. For networks that block UDP. */
 export class StreamTransport implements Transport {
@@ -24,12 +28,13 @@ export class StreamTransport implements Transport {
   readonly #video: StreamVideo;
   readonly #sound: StreamSound | null;
   #voice: StreamVoice | null = null;
+  #camera: StreamCamera | null = null;
   #bytesReceived = 0;
   #opened = false;
   #closed = false;
 
   /** Throws ClientError: `network`, `timed_out`, or `unsupported_browser` without WebCodecs (also on pages that aren't a secure context). */
-  static async open(url: string, presenter: Presenter, sound: SoundOutput | null, signal: AbortSignal, events: TransportEvents): Promise<StreamTransport> {
+  static async open(url: string, { presenter, sound, camera, signal }: ConnectTo, events: TransportEvents): Promise<StreamTransport> {
     if (typeof VideoDecoder === 'undefined' || typeof AudioDecoder === 'undefined') throw new ClientError('unsupported_browser', 'WebCodecs is missing: the page must come over HTTPS or from localhost');
     const socket = new WebSocket(url);
     socket.binaryType = 'arraybuffer';
@@ -41,6 +46,7 @@ export class StreamTransport implements Transport {
       throw error;
     }
     if (transport.#sound) sound?.setSource(transport.#sound);
+    if (camera !== null) transport.#send(camera);
     return transport;
   }
 
@@ -77,6 +83,21 @@ export class StreamTransport implements Transport {
     else this.#voice = voice;
   }
 
+  #send(camera: MediaStreamTrack): void {
+    try {
+      this.#camera = new StreamCamera(camera, (frame, key) => this.#sendVideo(frame, key), (error) => this.#events.trouble(error));
+    } catch (error) {
+      this.#events.trouble(new ClientError('unsupported_browser', error instanceof Error ? error.message : String(error), null, error));
+    }
+  }
+
+  #sendVideo(frame: Uint8Array, key: boolean): void {
+    if (this.#socket.readyState !== WebSocket.OPEN) return;
+    // What waits is old by the time it arrives; the next one must not refer to it.
+    if (this.#socket.bufferedAmount > MAX_VIDEO_BUFFERED_BYTES) this.#camera?.keyframe();
+    else this.#socket.send(writeVideo(frame, key));
+  }
+
   #sendVoice(samples: Int16Array): void {
     // What waits is too old to interrupt anything.
     if (this.#socket.readyState === WebSocket.OPEN && this.#socket.bufferedAmount <= MAX_INPUT_BUFFERED_BYTES) this.#socket.send(writeVoice(samples));
@@ -92,6 +113,7 @@ export class StreamTransport implements Transport {
     this.#video.close();
     this.#sound?.close();
     void this.#voice?.close();
+    void this.#camera?.close();
     this.#socket.close(leaving ? CLOSE_LEAVING : CLOSE_REPLACED);
   }
 
@@ -100,7 +122,9 @@ export class StreamTransport implements Transport {
     this.#bytesReceived += typeof data === 'string' ? data.length : data.byteLength;
     try {
       if (typeof data === 'string') {
-        this.#events.message(readText(data).message);
+        const { message } = readText(data);
+        if (message.type === 'keyframe') this.#camera?.keyframe();
+        else this.#events.message(message);
         return;
       }
       const chunk = readMediaChunk(data);

@@ -1,14 +1,8 @@
 import type { Presenter } from './Presenter.ts';
+import { Processor } from './track_processor.ts';
 
-/** W3C mediacapture-transform; TypeScript's DOM library doesn't have it yet. */
-interface TrackProcessor {
-  readonly readable: ReadableStream<VideoFrame>;
-}
-type TrackProcessorConstructor = new (init: { readonly track: MediaStreamTrack }) => TrackProcessor;
 /** Of the WebCodecs metadata registry: the RTP timestamp of the encoded frame. */
 type DescribedFrame = VideoFrame & { metadata(): { readonly rtpTimestamp?: number } };
-
-const Processor = (globalThis as { MediaStreamTrackProcessor?: TrackProcessorConstructor }).MediaStreamTrackProcessor;
 
 /** Decoded frames as they leave the jitter buffer. The browser keeps one for a page that is busy, the newest. */
 export class TrackVideo {

@@ -15,6 +15,8 @@ export interface ConnectTo {
   readonly presenter: Presenter;
   readonly sound: SoundOutput | null;
   readonly rejoin: string | null;
+  /** What the session is to be made of, where it takes a video in. */
+  readonly camera: MediaStreamTrack | null;
   readonly signal: AbortSignal;
 }
 
@@ -30,5 +32,5 @@ export async function connect({ signalling, transport }: Connector, to: ConnectT
       events.trouble(new ClientError('webrtc_unavailable', 'no WebRTC connection; trying the WebSocket', null, error));
     }
   }
-  return StreamTransport.open(signalling.streamUrl, to.presenter, to.sound, to.signal, events);
+  return StreamTransport.open(signalling.streamUrl, to, events);
 }

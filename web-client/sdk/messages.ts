@@ -5,6 +5,7 @@ import type { ErrorBody } from '../../src/protocol/errors.ts';
 export type { ActionInput, Activity, ControlMessage, FrameNotice, HoldExpired, InputMessage, PositionInput, RequestCompleted, ServerControlMessage, ServerStateMessage, SessionRequest, StateUpdate, StoryRewound, TextDelta } from '../../src/protocol/channel.ts';
 export type { AdapterInForce, AdapterOffer, SessionAdapter } from '../../src/protocol/session_adapter.ts';
 export type { PromptWarning } from '../../src/protocol/prompt_warning.ts';
+export type { Degraded } from '../../src/protocol/degraded.ts';
 export type { ErrorBody, ErrorCode } from '../../src/protocol/errors.ts';
 export type { FrameReceipt } from '../../src/protocol/frame_receipt.ts';
 export type { MemoryView } from '../../src/protocol/prompt_memory.ts';

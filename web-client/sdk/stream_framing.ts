@@ -29,6 +29,14 @@ export function readMediaChunk(buffer: ArrayBuffer): MediaChunk {
   };
 }
 
+/** A VP8 frame of a camera: kind 0. */
+export function writeVideo(frame: Uint8Array, key: boolean): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(HEADER_BYTES + frame.byteLength);
+  bytes[1] = key ? 1 : 0;
+  bytes.set(frame, HEADER_BYTES);
+  return bytes;
+}
+
 /** A frame of a microphone: kind 2, and 16 bits little endian, mono, 16 kHz behind the header. */
 export function writeVoice(samples: Int16Array): ArrayBuffer {
   const frame = new ArrayBuffer(HEADER_BYTES + samples.byteLength);

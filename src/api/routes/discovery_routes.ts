@@ -20,6 +20,15 @@ const ModelView = Type.Object({
   adapters: Type.Array(AdapterOffer),
 });
 
+const ProgramView = Type.Object({
+  id: Type.String(),
+  model: Type.String(),
+  /** Its sessions make anew what their driver's camera sends. */
+  takesVideo: Type.Boolean(),
+  /** What interruption means in each of its loops. */
+  interruption: Type.Record(Type.String(), Type.Object({ unit: Type.String(), interrupt: Type.String(), redirect: Type.String(), says: Type.String() })),
+});
+
 /** What is served here, and in which language: models, programs, the deployment card, traces, schemas. */
 export function discoveryRoutes(fastify: FastifyInstance, { registry, card, programs }: ApiContext): void {
   const app = fastify.withTypeProvider<TypeBoxTypeProvider>();
@@ -29,8 +38,11 @@ export function discoveryRoutes(fastify: FastifyInstance, { registry, card, prog
     models: [{ id, weightsVersion, format: { ...format }, framesPerChunk, vocabulary: [...vocabulary], adapters: adapters.map((adapter) => ({ ...adapter })) }],
   }));
 
-  app.get('/v1/programs', { config: { access: 'any' }, schema: { summary: 'Realtime programs', tags: ['discovery'], response: { 200: Type.Object({ programs: Type.Array(Type.Object({ id: Type.String(), model: Type.String() })) }), ...ERROR_RESPONSES } } }, async () => ({
-    programs: programs.map((program) => ({ id: program, model: id })),
+  app.get('/v1/programs', { config: { access: 'any' }, schema: { summary: 'Realtime programs', tags: ['discovery'], response: { 200: Type.Object({ programs: Type.Array(ProgramView) }), ...ERROR_RESPONSES } } }, async () => ({
+    programs: programs.map((program) => {
+      const { takesVideo = false, interruption = {} } = card.programs?.find((offered) => offered.id === program) ?? {};
+      return { id: program, model: id, takesVideo, interruption: { ...interruption } };
+    }),
   }));
 
   app.get('/v1/card', { config: { access: 'any' }, schema: { summary: 'Deployment card: measured costs, capacity, fingerprint', tags: ['discovery'], response: { 200: Type.Unknown(), ...ERROR_RESPONSES } } }, async () => card);

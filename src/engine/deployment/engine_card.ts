@@ -12,7 +12,8 @@ export interface CardDevice {
 }
 
 /** What an engine can do and what it costs, as measured: for the control thread, and for whoever routes between engines. */
-export function engineCard(program: RealtimeProgram, devices: readonly CardDevice[]): EngineCard {
+export function engineCard(programs: Readonly<Record<string, RealtimeProgram>>, devices: readonly CardDevice[]): EngineCard {
+  const program = Object.values(programs)[0]!;
   const { loaded, costs, admission } = devices[0]!;
   return {
     modelId: loaded.modelId,
@@ -25,5 +26,6 @@ export function engineCard(program: RealtimeProgram, devices: readonly CardDevic
     cost: costs.entries(),
     vocabulary: program.vocabulary,
     adapters: program.adapters ?? [],
+    programs: Object.entries(programs).map(([id, { spec, receive }]) => ({ id, takesVideo: receive !== undefined && Object.values(spec.nodes).some((node) => node.kind === 'stream' && node.stream === 'frames'), interruption: spec.interruption ?? {} })),
   };
 }

@@ -7,6 +7,24 @@ export interface ProgramSpec {
   readonly kind: 'inline' | 'disaggregated' | 'workflow' | 'training' | 'realtime';
   readonly nodes: Readonly<Record<string, ProgramNode>>;
   readonly edges: readonly ProgramEdge[];
+  /** Of a live program, for each node that steps a loop: what interruption means there. */
+  readonly interruption?: Readonly<Record<string, LoopInterruption>>;
+}
+
+/**
+ * What becomes of what a loop has made and nobody has seen. `abandoned`: given up, and made again only if it is asked for again. `remade`: goes back to what was
+ * presented, and is made anew from there. `steered`: goes on under what is asked for now, where it still can, else is remade. `kept`: goes on.
+ */
+export type InterruptionEffect = 'abandoned' | 'remade' | 'steered' | 'kept';
+
+/** Interruption takes effect between two units of the loop; the one in flight comes back to nobody. */
+export interface LoopInterruption {
+  /** What one unit of it makes: no more than that is waited for. */
+  readonly unit: 'token' | 'plan_embedding' | 'start_frames' | 'denoise_step' | 'frame' | 'frame_of_sound' | 'picture_latents';
+  readonly interrupt: InterruptionEffect;
+  /** Words, a cut or a style that come midway. */
+  readonly redirect: InterruptionEffect;
+  readonly says: string;
 }
 
 export type ProgramNode =
@@ -55,6 +73,10 @@ export function validateProgram(spec: ProgramSpec, offer: ModelOffer): void {
   }
   for (const { from, to } of spec.edges) {
     for (const end of [from, to]) if (spec.nodes[end] === undefined) fault(`edge ${from} → ${to}`, `no node ${end}, there are ${Object.keys(spec.nodes).join(', ')}`);
+  }
+  for (const name of Object.keys(spec.interruption ?? {})) if (spec.nodes[name]?.kind !== 'model_loop') fault(`interruption ${name}`, 'is no node that steps a loop');
+  if (spec.kind === 'realtime') {
+    for (const [name, { kind }] of Object.entries(spec.nodes)) if (kind === 'model_loop' && spec.interruption?.[name] === undefined) fault(`node ${name}`, 'a live program declares what interruption means in each loop');
   }
   const cycle = findCycle(spec);
   if (cycle !== null) fault(`cycle ${cycle.join(' → ')}`, 'needs an edge that is declared acrossChunks');

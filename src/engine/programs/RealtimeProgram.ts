@@ -111,6 +111,8 @@ export interface ProgramStart {
   /** Attributes that the story begins with, by name; those that it lacks, and all where it is absent, are the model's choice. A prompt edits them. */
   readonly plan?: NamedPlan;
   readonly adapter?: AdapterInForce | null;
+  /** Of a program that takes a video in: the noise level that it is made anew from, above 0, at most 1. */
+  readonly strength?: number;
 }
 
 export interface RedirectRequest {
@@ -201,6 +203,8 @@ export interface TextOutput {
   /** Of a plan: the same by attribute name. */
   readonly attributes?: NamedPlan;
   readonly complete: boolean;
+  /** It takes the place of the pieces before, instead of going on with them. */
+  readonly whole?: true;
 }
 
 export interface AppliedChange {

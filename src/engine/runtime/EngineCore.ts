@@ -125,12 +125,14 @@ export class EngineCore {
 
   /** Says what it is and begins to report. */
   start(): void {
-    const [name, program] = Object.entries(this.#deps.programs)[0] ?? [];
-    if (name === undefined || program === undefined) throw new TypeError('an engine needs at least one program');
-    this.#deps.toControl({ type: 'engine.ready', card: engineCard(program, this.#devices) });
+    if (Object.keys(this.#deps.programs).length === 0) throw new TypeError('an engine needs at least one program');
+    this.#deps.toControl({ type: 'engine.ready', card: engineCard(this.#deps.programs, this.#devices) });
     this.#every('stats', STATS_INTERVAL_MS, () => {
       this.#deps.toControl({ type: 'engine.stats', stats: this.stats() });
-      for (const session of this.#sessions.values()) this.#tellUsage(session);
+      for (const session of this.#sessions.values()) {
+        session.punctuality.tick();
+        this.#tellUsage(session);
+      }
     });
     this.#every('trace', TRACE_INTERVAL_MS, () => this.#flushTraces());
   }
@@ -143,9 +145,6 @@ export class EngineCore {
         break;
       case 'session.request':
         this.#request(message);
-        break;
-      case 'session.frames':
-        this.#sessions.get(message.sessionId)?.incoming(message.frames);
         break;
       case 'session.story':
         this.#sessions.get(message.sessionId)?.rewindTo(message);
@@ -185,6 +184,7 @@ export class EngineCore {
     if (this.#closed || session === undefined) return;
     if (message.type === 'media.presented') session.presented(message.epoch, message.media90k);
     else if (message.type === 'media.action') session.actionChanged();
+    else if (message.type === 'media.frames') session.incoming(message.frames);
     else this.#dispatcher.requeue(session);
     this.#dispatcher.round();
   }
@@ -210,7 +210,7 @@ export class EngineCore {
   stats(): EngineStats {
     const { executed, discarded, failed, busyMs } = this.#dispatcher.counters;
     let deadlinesMissed = this.#deadlinesMissed;
-    for (const session of this.#sessions.values()) deadlinesMissed += session.deadlinesMissed;
+    for (const session of this.#sessions.values()) deadlinesMissed += session.punctuality.missed;
     return {
       sessions: this.#sessions.size,
       unitsExecuted: executed,
@@ -245,7 +245,7 @@ export class EngineCore {
   // ---------------------------------------------------------------- sessions
 
   #open(message: Extract<ControlToEngine, { type: 'session.open' }>): void {
-    const { sessionId, model, program: name, seed, prompt, image, adapter = null, plan, channels, story = null, fork, lineage, replay } = message;
+    const { sessionId, model, program: name, seed, prompt, image, adapter = null, plan, strength, channels, story = null, fork, lineage, replay } = message;
     const refuse = (error: SegueError): void => this.#deps.toControl({ type: 'session.refused', sessionId, error: error.toBody() });
     const program = this.#deps.programs[name];
     if (this.#draining) return refuse(new SegueError('draining', 'the server is being stopped'));
@@ -275,7 +275,7 @@ export class EngineCore {
       try {
         const resume = (kept: KeptStory) => resumeStory(kept, { sessionId, program, seed, device });
         resumed = past?.resumed ?? (story === null ? null : resume(story));
-        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(replay === undefined ? {} : { replay }), channels, device, grant: admission.grant, resumed, resume, ...(lineage === undefined ? {} : { lineage }) }, this.#sessionDependencies());
+        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(strength === undefined ? {} : { strength }), ...(replay === undefined ? {} : { replay }), channels, device, grant: admission.grant, resumed, resume, ...(lineage === undefined ? {} : { lineage }) }, this.#sessionDependencies());
       } catch (error) {
         resumed?.settle();
         admission.grant.release();
@@ -324,7 +324,7 @@ export class EngineCore {
     const session = this.#sessions.get(sessionId);
     if (session === undefined) return;
     this.#sessions.delete(sessionId);
-    this.#deadlinesMissed += session.deadlinesMissed;
+    this.#deadlinesMissed += session.punctuality.missed;
     session.close();
     this.#closing.add(session);
     this.#settled();
@@ -348,8 +348,8 @@ export class EngineCore {
     this.#deps.toControl({ type: 'engine.drained' });
   }
 
-  #tellUsage({ sessionId, usage, deadlinesMissed }: EngineSession): void {
-    const taken = usage.take(deadlinesMissed);
+  #tellUsage({ sessionId, usage, punctuality }: EngineSession): void {
+    const taken = usage.take(punctuality.missed);
     if (taken !== null) this.#deps.toControl({ type: 'session.usage', sessionId, ...taken });
   }
 

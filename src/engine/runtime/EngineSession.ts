@@ -19,6 +19,7 @@ import type { Device } from './Device.ts';
 import { openRecords, type ChunkRecords } from './ChunkRecords.ts';
 import { REQUEST_CHUNKS } from './engine_options.ts';
 import { FenceWatch } from './FenceWatch.ts';
+import { Punctuality } from './Punctuality.ts';
 import { MediaRecall } from './MediaRecall.ts';
 import { PastMemory } from './PastMemory.ts';
 import type { ResumedStory } from './resume_story.ts';
@@ -66,8 +67,8 @@ export class EngineSession implements WorkSource {
   slackSinceMs: number | null = null;
   /** Reservation of the next unit has failed since then. */
   refusedSinceMs: number | null = null;
-  deadlinesMissed = 0;
   readonly usage = new SessionUsageCount();
+  readonly punctuality: Punctuality;
   readonly #deps: SessionDependencies;
   readonly #answers: SessionAnswers;
   readonly #trace: SessionTrace;
@@ -93,8 +94,8 @@ export class EngineSession implements WorkSource {
   readonly #resumed: ResumedStory | null;
   #speculation: Speculation | null = null;
 
-  constructor({ sessionId, program, seed, prompt, image, adapter, plan, replay, channels, device, grant, resumed, lineage, resume }: SessionOpening, deps: SessionDependencies) {
-    const begin = () => program.open({ seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(replay === undefined ? {} : { replay }) });
+  constructor({ sessionId, program, seed, prompt, image, adapter, plan, strength, replay, channels, device, grant, resumed, lineage, resume }: SessionOpening, deps: SessionDependencies) {
+    const begin = () => program.open({ seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(strength === undefined ? {} : { strength }), ...(replay === undefined ? {} : { replay }) });
     const from = resumed?.initial ?? begin();
     const initial = lineage === undefined ? from : program.returned(from, from, 0, lineage);
     this.sessionId = sessionId;
@@ -114,6 +115,7 @@ export class EngineSession implements WorkSource {
     const { policy, fenceWatchdogMs: watchdogMs } = deps.options;
     this.#fence = new FenceWatch({ words: this.words, clock: deps.clock, watchdogMs, readsWord: policy === 'unit', missing: (epoch) => this.fault(new SegueError('timed_out', `epoch ${epoch} was raised, but no request came for it`), false) });
     this.#trace = new SessionTrace(deps.clock, deps.trace, () => ({ sessionId, epoch: this.epoch, chunk: this.#story.state.chunk }));
+    this.punctuality = new Punctuality({ sessionId, clock: deps.clock, timeline: this.timeline, toControl: deps.toControl, trace: this.#trace, late: () => deps.late(this) });
     this.#halt = new SessionHalt(deps.clock, (requestId) => this.#holdExpired(requestId));
     // Nobody else writes it yet: media hears of the session when it is open.
     if (resumed !== null) this.words.writeAction({ ...this.words.action, speed: resumed.speed });
@@ -463,19 +465,11 @@ export class EngineSession implements WorkSource {
   }
 
   #takeForce(transition: Transition<ProgramState>): void {
-    const nowMs = this.#deps.clock.now();
     const { state, version, frame, text, applied, completed, decisions } = transition;
     this.#story.replace(state, frame === null ? [] : [{ pool: 'video', slot: frame.videoSlot }, { pool: 'audio', slot: frame.audioSlot }]);
     if (version !== null) this.#story.keep(version);
     if (frame !== null) {
-      const due = this.timeline.presentationMs(frame.start90k);
-      if (due !== null) {
-        if (nowMs > due) {
-          this.deadlinesMissed++;
-          this.#deps.late(this);
-        }
-        if (frame.start90k >= this.#recall.until90k) this.timeline.ready(due - nowMs);
-      }
+      this.punctuality.ready(frame.start90k, frame.start90k < this.#recall.until90k);
       this.#resumed?.settle();
       this.#rewinds.flowing();
       this.timeline.flowing();

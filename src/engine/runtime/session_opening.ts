@@ -46,6 +46,7 @@ export interface SessionOpening {
   readonly image: SharedArrayBuffer | null;
   readonly adapter: AdapterInForce | null;
   readonly plan?: NamedPlan;
+  readonly strength?: number;
   readonly replay?: KeptRange;
   readonly channels: SessionChannels;
   readonly device: Device<WorkSource>;

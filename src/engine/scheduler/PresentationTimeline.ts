@@ -10,6 +10,7 @@ export class PresentationTimeline {
   readonly leastLookAheadMs: number;
   readonly #mostLookAheadMs: number;
   #lookAheadMs: number;
+  #held = false;
   readonly #words: Pick<SessionWords, 'anchor'>;
   readonly #chunk90k: MediaTime90k;
   /** The anchor that a fence made void; null where none was. */
@@ -40,8 +41,15 @@ export class PresentationTimeline {
     return this.#lookAheadMs;
   }
 
+  /** Whether chunks are begun as early as can be, whatever comes in time: where a device can't hold its deadlines. */
+  holdLongest(hold: boolean): void {
+    this.#held = hold;
+    if (hold) this.#lookAheadMs = this.#mostLookAheadMs;
+  }
+
   /** A frame became ready so long before it was due; negative where it came late. */
   ready(slackMs: number): void {
+    if (this.#held) return;
     const wanted = slackMs < LEAST_SLACK_MS ? this.#lookAheadMs + LEAST_SLACK_MS - slackMs : slackMs > EASY_SLACK_MS ? this.#lookAheadMs - EASE_MS : this.#lookAheadMs;
     this.#lookAheadMs = Math.min(this.#mostLookAheadMs, Math.max(this.leastLookAheadMs, wanted));
   }

@@ -8,13 +8,16 @@ import { VoicePolicy, type Asked, type VoicePolicyHost } from './VoicePolicy.ts'
 export class SessionVoices {
   readonly #judge: VoiceJudge;
   readonly #policy: VoicePolicy;
+  readonly #deaf: (connectionId: string) => void;
   readonly #streams = new Map<string, VoiceStream>();
   /** Packets dropped because the judge was behind. */
   dropped = 0;
   #closed = false;
 
-  constructor(deps: { readonly clock: Clock; readonly options: VoiceOptions; readonly judge: VoiceJudge } & Omit<VoicePolicyHost, 'clock' | 'options'>) {
+  /** @param deps `deaf`: a connection's voice isn't heard any more; told once. */
+  constructor(deps: { readonly clock: Clock; readonly options: VoiceOptions; readonly judge: VoiceJudge; readonly deaf: (connectionId: string) => void } & Omit<VoicePolicyHost, 'clock' | 'options'>) {
     this.#judge = deps.judge;
+    this.#deaf = deps.deaf;
     this.#policy = new VoicePolicy(deps);
   }
 
@@ -26,7 +29,10 @@ export class SessionVoices {
         judged: (probabilities) => {
           for (const probability of probabilities) this.#policy.judged(connectionId, probability);
         },
-        lost: () => this.left(connectionId),
+        lost: () => {
+          this.#policy.left(connectionId);
+          this.#deaf(connectionId);
+        },
       });
       this.#streams.set(connectionId, stream);
     }

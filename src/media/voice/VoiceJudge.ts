@@ -9,7 +9,7 @@ const END_TIMEOUT_MS = 1000;
 export interface VoiceListener {
   /** Of the next frames of 32 ms, in order. */
   judged(probabilities: readonly number[]): void;
-  /** No more judgements: the voice thread is gone. */
+  /** No more judgements: the voice thread is gone. Called once, also for a voice that is opened later. */
   lost(): void;
 }
 
@@ -49,6 +49,7 @@ export class VoiceThread implements VoiceJudge {
     const id = ++this.#ids;
     const open: Open = { listener, unjudged: 0 };
     this.#streams.set(id, open);
+    if (this.#broken) queueMicrotask(() => this.#streams.has(id) && listener.lost());
     return {
       push: (codec, data) => {
         if (this.#broken || this.#closing !== null || !this.#streams.has(id) || open.unjudged >= MAX_UNJUDGED) return false;

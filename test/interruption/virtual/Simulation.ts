@@ -24,6 +24,8 @@ export interface SimulationOptions {
   readonly speed?: number;
   /** Sessions take a video in: the program's strength. */
   readonly transform?: number;
+  /** Plans are told token by token. */
+  readonly aloud?: boolean;
   readonly engine?: Partial<EngineOptions>;
   /** Decides how a batch goes; by default it takes what it is predicted to take. */
   readonly outcome?: (batch: WorkUnitBatch, predictedMs: number) => SimulatedOutcome;
@@ -59,7 +61,7 @@ export class Simulation {
   readonly #slots: number;
   readonly #steps: number;
 
-  constructor({ steps = 2, slots = 8, speed = 1, transform, engine = {}, outcome = (_, deviceMs) => ({ deviceMs, answer: 'ok' }) }: SimulationOptions = {}) {
+  constructor({ steps = 2, slots = 8, speed = 1, transform, aloud = false, engine = {}, outcome = (_, deviceMs) => ({ deviceMs, answer: 'ok' }) }: SimulationOptions = {}) {
     this.#model = MODELS.get(`${steps} ${speed}`) ?? scriptedModel(steps, speed);
     MODELS.set(`${steps} ${speed}`, this.#model);
     this.#slots = slots;
@@ -84,7 +86,7 @@ export class Simulation {
       clock: this.clock,
       workers: [{ worker: this.worker, loaded }],
       kernels: Object.values(kernels),
-      programs: { drive: transform === undefined ? program : new VideoContinuation(continuationModel(spec, kernels, LANGUAGE), { strength: transform }) },
+      programs: { drive: transform === undefined && !aloud ? program : new VideoContinuation(continuationModel(spec, kernels, LANGUAGE), transform === undefined ? null : { strength: transform }, { aloud }) },
       components: Object.keys(spec.components),
       identity: { precision: 'fp32', parallelPlanHash: 'single' },
       options: engine,

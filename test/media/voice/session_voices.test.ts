@@ -152,7 +152,11 @@ describe('voices of a session', () => {
     await rig.hear(0.98, 160);
     for (const listener of [...rig.judge.listeners]) listener.lost();
     assert.deepEqual(rig.requests.map(({ type }) => type), ['hold', 'release']);
+    const troubles = (): unknown[] => rig.toControl.flatMap((message) => (message.type === 'connection.trouble' ? [message.error.code] : []));
+    assert.deepEqual(troubles(), ['engine_unavailable']);
+    rig.session.hear('c', 'opus', Uint8Array.of(1));
     await rig.clock.advanceTo(rig.clock.now() + CALM_MS);
+    assert.deepEqual(troubles(), ['engine_unavailable'], 'said once');
   });
 
   it('close forgets the voices and leaves no timer of theirs', async () => {
