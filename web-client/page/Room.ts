@@ -44,6 +44,7 @@ const STATUS_SPEAKING: Partial<Readonly<Record<RoomState, readonly [short: strin
   held: ['Interrupted', ' — you spoke'],
 };
 
+const REPLAYING = ['Replay'] as const;
 const NO_SIGNAL = ['No signal', ' — waiting for the server'] as const;
 /** Nothing received for this long: twice what a held picture may take, before the browser itself calls the connection broken (5 s and more). */
 const SILENT_MS = 1_900;
@@ -418,7 +419,7 @@ export class Room {
     this.#silent = silent;
     document.body.dataset['state'] = state;
     document.body.toggleAttribute('data-silent', silent);
-    const [short, more = ''] = silent && state !== 'reconnecting' ? NO_SIGNAL : ((this.#speaking ? STATUS_SPEAKING[state] : undefined) ?? STATUS[state]);
+    const [short, more = ''] = silent && state !== 'reconnecting' ? NO_SIGNAL : ((this.#speaking ? STATUS_SPEAKING[state] : undefined) ?? (this.#replaying && state === 'live' ? REPLAYING : STATUS[state]));
     this.#status.replaceChildren(short, ...(more === '' ? [] : [create('span', { className: 'more', textContent: more })]));
     const label = this.#interrupt.querySelector('span');
     if (label) label.textContent = this.#replaying ? (this.#resumable ? 'Play' : 'Pause') : this.#resumable ? 'Drive on' : 'Interrupt';
