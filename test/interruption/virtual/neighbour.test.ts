@@ -19,7 +19,7 @@ describe(`a neighbour who asks for something else at ${PER_SECOND} Hz for ${SECO
   for (const [name, task] of Object.entries(devices)) {
     it(`whatever it is: on a device ${name}, no deadline of anybody else is missed`, async (t) => {
       const outcomes = await play(task);
-      assert.equal(outcomes.length, 12);
+      assert.equal(outcomes.length, 13);
       t.diagnostic(`${outcomes[0]![1].sessions} sessions`);
       for (const [kind, { sessions, late, sent }] of outcomes) {
         assert.ok(sessions >= 2, 'somebody is there to be disturbed');

@@ -2,6 +2,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { seededRandom } from '../seeded_random.ts';
 import { PER_SECOND, SECONDS, type NeighbourOutcome, type NeighbourTask } from './neighbour_task.ts';
+import type { KeptStory } from '../../../src/streams/storage_messages.ts';
 import { Simulation } from './Simulation.ts';
 import type { RequestBody, SimulatedSession } from './SimulatedSession.ts';
 
@@ -53,7 +54,36 @@ async function play(ask: (index: number) => Act, { speed, engine, unevenness }: 
   return outcome;
 }
 
+/** Somebody who leaves and comes back all the time, with a story of which most is brought back each time. */
+async function comeBack({ speed, engine }: NeighbourTask): Promise<NeighbourOutcome> {
+  const simulation = new Simulation({ speed, engine: { ...engine, snapshotChunks: 1_000 } });
+  const sessions: SimulatedSession[] = [];
+  for (;;) {
+    const session = simulation.open(`s${sessions.length}`, 'scene 1', sessions.length + 1);
+    await simulation.run(37);
+    if (session.refused) break;
+    sessions.push(session);
+  }
+  const [restless, ...neighbours] = sessions;
+  await simulation.run(12_000);
+  const { chunks } = simulation.kept.get(restless!.sessionId)!;
+  const story: KeptStory = { ...simulation.story(restless!.sessionId)!, chunks: [...chunks], snapshot: null };
+  simulation.close(restless!);
+  await simulation.run(500);
+  const before = neighbours.map(({ late, sent }) => ({ late, sent: sent.length }));
+  for (let round = 0; round < SECONDS * 2; round++) {
+    const back = simulation.open(`b${round}`, null, 1, null, null, story);
+    await simulation.run(400);
+    simulation.close(back);
+    await simulation.run(100);
+  }
+  const outcome = { sessions: sessions.length, late: neighbours.map(({ late }, index) => late - before[index]!.late), sent: neighbours.map(({ sent }, index) => sent.length - before[index]!.sent) };
+  await simulation.finish();
+  return outcome;
+}
+
 const task = workerData as NeighbourTask;
 const outcomes: [string, NeighbourOutcome][] = [];
 for (const [kind, ask] of Object.entries(RESTLESS)) if (task.only === undefined || task.only === kind) outcomes.push([kind, await play(ask, task)]);
+if (task.only === undefined || task.only === 'coming back') outcomes.push(['coming back', await comeBack(task)]);
 parentPort!.postMessage(outcomes);
