@@ -11,7 +11,7 @@ const adapter = (index: number) => ({ id: index % 2 === 0 ? 'noir' : 'glow', sca
 
 /** All that a restless person can do, the n-th time. */
 type Act = RequestBody | 'draft' | 'key';
-const RESTLESS: Readonly<Record<string, (index: number) => Act>> = {
+const RESTLESS: Readonly<Record<string, (index: number, held90k: number) => Act>> = {
   interrupt: () => ({ request: 'interrupt' }),
   'hard redirect': (index) => ({ request: 'redirect', prompt: scene(index), seamless: false }),
   'seamless redirect': (index) => ({ request: 'redirect', prompt: scene(index), seamless: true }),
@@ -21,15 +21,18 @@ const RESTLESS: Readonly<Record<string, (index: number) => Act>> = {
   'adapter, seamless': (index) => ({ request: 'redirect', prompt: null, adapter: adapter(index), seamless: true }),
   'hold and release': (index) => ({ request: index % 2 === 0 ? 'hold' : 'release' }),
   'pause and resume': (index) => ({ request: index % 2 === 0 ? 'pause' : 'resume' }),
+  'rewind, near': (_, held90k) => ({ request: 'rewind', to90k: Math.max(0, held90k - 45_000), exact: false }),
+  'rewind, far': (index, held90k) => ({ request: 'rewind', to90k: Math.max(0, held90k - 90_000 * (5 + (index % 20))), exact: false }),
+  'rewind, exactly': (index, held90k) => ({ request: 'rewind', to90k: Math.max(0, held90k - 90_000 * (2 + (index % 9))), exact: true }),
   keys: () => 'key',
   typing: () => 'draft',
-  everything: (index) => {
+  everything: (index, held90k) => {
     const all = Object.values(RESTLESS).slice(0, -1);
-    return all[(index * 7) % all.length]!(index);
+    return all[(index * 3) % all.length]!(index, held90k);
   },
 };
 
-async function play(ask: (index: number) => Act, { speed, engine, unevenness }: NeighbourTask): Promise<NeighbourOutcome> {
+async function play(ask: (index: number, held90k: number) => Act, { speed, engine, unevenness, perSecond = PER_SECOND }: NeighbourTask): Promise<NeighbourOutcome> {
   const random = seededRandom(5);
   const simulation = new Simulation({ speed, engine, outcome: (_, predictedMs) => ({ deviceMs: predictedMs * (1 + unevenness * random()), answer: 'ok' }) });
   const sessions: SimulatedSession[] = [];
@@ -40,14 +43,14 @@ async function play(ask: (index: number) => Act, { speed, engine, unevenness }: 
     sessions.push(session);
   }
   const [restless, ...neighbours] = sessions;
-  await simulation.run(3_000);
+  await simulation.run(12_000);
   const before = neighbours.map(({ late, sent }) => ({ late, sent: sent.length }));
-  for (let index = 0; index < SECONDS * PER_SECOND; index++) {
-    const act = ask(index);
+  for (let index = 0; index < SECONDS * perSecond; index++) {
+    const act = ask(index, restless!.held90k);
     if (act === 'draft') simulation.draft(restless!, `d${index}`, scene(index));
     else if (act === 'key') restless!.act([1, -1, 0][index % 3]!);
     else simulation.request(restless!, `r${index}`, act, 1);
-    await simulation.run(1_000 / PER_SECOND);
+    await simulation.run(1_000 / perSecond);
   }
   const outcome = { sessions: sessions.length, late: neighbours.map(({ late }, index) => late - before[index]!.late), sent: neighbours.map(({ sent }, index) => sent.length - before[index]!.sent) };
   await simulation.finish();
@@ -84,6 +87,6 @@ async function comeBack({ speed, engine }: NeighbourTask): Promise<NeighbourOutc
 
 const task = workerData as NeighbourTask;
 const outcomes: [string, NeighbourOutcome][] = [];
-for (const [kind, ask] of Object.entries(RESTLESS)) if (task.only === undefined || task.only === kind) outcomes.push([kind, await play(ask, task)]);
+for (const [kind, ask] of Object.entries(RESTLESS)) if (task.only === undefined || kind.startsWith(task.only)) outcomes.push([kind, await play(ask, task)]);
 if (task.only === undefined || task.only === 'coming back') outcomes.push(['coming back', await comeBack(task)]);
 parentPort!.postMessage(outcomes);
