@@ -16,7 +16,9 @@ export const SessionPath = Type.Object({ id: Id });
 export const TurnPath = Type.Object({ id: Id, turn: Type.Integer({ minimum: 0 }) });
 /** Media time anywhere within the frame. */
 export const FramePath = Type.Object({ id: Id, media90k: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }) });
-export const PictureQuery = Type.Object({ width: Type.Optional(Type.Integer({ minimum: 16, maximum: 2_048, description: 'Pixels; the height follows. Default: as it was made.' })), format: Type.Optional(Type.Enum(['png', 'jpeg'], { description: 'Default png: every pixel as it was.' })) });
+const Branch = Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000_000, description: 'A future that was left, by its number. Default: the story in force.' }));
+export const BranchQuery = Type.Object({ branch: Branch });
+export const PictureQuery = Type.Object({ branch: Branch, width: Type.Optional(Type.Integer({ minimum: 16, maximum: 2_048, description: 'Pixels; the height follows. Default: as it was made.' })), format: Type.Optional(Type.Enum(['png', 'jpeg'], { description: 'Default png: every pixel as it was.' })) });
 export const ConnectionPath = Type.Object({ id: Id, connectionId: Id });
 export const WaitQuery = Type.Object({ wait: Type.Optional(Type.Enum(['accepted', 'applied'], { description: 'Answer when the request is accepted (default), or when it has its last answer.' })) });
 export const EventsQuery = Type.Object({ token: Type.Optional(Type.String({ maxLength: 4096 })), since: Type.Optional(Type.Integer({ minimum: 0 })) });

@@ -10,6 +10,7 @@ const Plan = { words: Type.String(), attributes: NamedPlan };
 export const FrameReceipt = Type.Object(
   {
     session: Type.String(),
+    branch: Type.Integer({ minimum: 0, description: 'Of the session’s story: 0 until it goes back for the first time.' }),
     media90k: Type.Integer({ minimum: 0, description: 'Media time at which the frame begins, and behind its end.' }),
     end90k: Count,
     epoch: Type.Integer({ minimum: 0, description: 'In which it went out.' }),

@@ -18,6 +18,8 @@ export interface FrameSession {
   readonly seed: number;
   /** Null: it has ended, or nobody has come back to it. */
   readonly presented90k: MediaTime90k | null;
+  /** Branch in force; null likewise. */
+  readonly branch: number | null;
 }
 
 export interface PresentedFramesOptions {
@@ -37,6 +39,8 @@ export interface PresentedFrame {
   readonly session: FrameSession & { readonly id: string };
   readonly media90k: MediaTime90k;
   readonly chunk: KeptChunk;
+  /** Of the story that it is part of. */
+  readonly branch: number;
   readonly frame: KeptFrame;
   /** SHA-256 of its latents. */
   readonly sha256: string;
@@ -64,36 +68,38 @@ export class PresentedFrames {
     question?.resolve(answer);
   }
 
-  /** Rejects with session_not_found, not_presented, not_kept, timed_out, engine_unavailable. */
-  async find(asked: string, media90k: MediaTime90k): Promise<PresentedFrame> {
+  /** @param branch a future that was left, by its number; by default the story in force. Rejects with session_not_found, not_presented, not_kept, timed_out, engine_unavailable. */
+  async find(asked: string, media90k: MediaTime90k, branch?: number): Promise<PresentedFrame> {
     const { archive, source } = this.#options;
     const { id, to90k } = source(asked);
     if (to90k !== null && media90k >= to90k) throw new SegueError('not_presented', `the replay goes up to ${to90k}`, { param: 'media90k' });
-    let kept = (await archive?.chunkAt(id, media90k)) ?? null;
-    const session = kept?.head == null ? this.#options.session(id) : { program: kept.head.program, seed: kept.head.seed, presented90k: this.#presentedOf(id) };
+    let kept = (await archive?.chunkAt(id, media90k, branch)) ?? null;
+    const session = kept?.head == null ? this.#options.session(id) : { program: kept.head.program, seed: kept.head.seed, ...this.#liveOf(id) };
     const { presented90k } = session;
-    if (presented90k !== null && media90k >= presented90k) throw new SegueError('not_presented', `the session has been presented up to ${presented90k}`, { param: 'media90k' });
+    const inForce = branch === undefined || branch === session.branch;
+    if (inForce && presented90k !== null && media90k >= presented90k) throw new SegueError('not_presented', `the session has been presented up to ${presented90k}`, { param: 'media90k' });
     let chunk = kept?.chunk ?? null;
-    if (chunk === null && presented90k !== null) {
+    if (chunk === null && inForce && presented90k !== null) {
       const answer = await this.#ask('frame.find', (request) => ({ type: 'frame.find', request, sessionId: id, media90k }));
       chunk = answer.type === 'frame.found' ? answer.chunk : null;
       // It may have become whole in the meantime: its record was sent before the engine answered.
-      if (chunk === null && archive !== null) chunk = (kept = await archive.chunkAt(id, media90k)).chunk;
+      if (chunk === null && archive !== null) chunk = (kept = await archive.chunkAt(id, media90k, branch)).chunk;
     }
     if (chunk === null) throw new SegueError('not_kept', notKept(kept?.from90k ?? null, kept?.head?.committed90k ?? null), { param: 'media90k' });
     const index = Math.floor((media90k - chunk.start90k) / this.#frame90k);
     const frame = keptFrame(chunk, index);
     const sha256 = createHash('sha256').update(new Uint8Array(frame.latents.data)).digest('hex');
-    return { session: { id, ...session }, media90k: chunk.start90k + index * this.#frame90k, chunk, frame, sha256 };
+    return { session: { id, ...session }, branch: kept?.branch ?? session.branch ?? 0, media90k: chunk.start90k + index * this.#frame90k, chunk, frame, sha256 };
   }
 
-  receipt({ session, media90k, chunk, frame, sha256 }: PresentedFrame): FrameReceipt {
+  receipt({ session, branch, media90k, chunk, frame, sha256 }: PresentedFrame): FrameReceipt {
     const { card, prompts } = this.#options;
     const { under, adapter, origin } = frame;
     const frames = Array.from({ length: Math.round((chunk.end90k - chunk.start90k) / this.#frame90k) }, (_, index) => keptFrame(chunk, index));
     const ids = (of: (one: KeptFrame) => readonly string[]): string[] => [...new Set(frames.flatMap(of))];
     return {
       session: session.id,
+      branch,
       media90k,
       end90k: media90k + this.#frame90k,
       epoch: frame.epoch,
@@ -127,12 +133,13 @@ export class PresentedFrames {
     return answer.rgb!;
   }
 
-  #presentedOf(id: string): MediaTime90k | null {
+  #liveOf(id: string): Pick<FrameSession, 'presented90k' | 'branch'> {
     try {
-      return this.#options.session(id).presented90k;
+      const { presented90k, branch } = this.#options.session(id);
+      return { presented90k, branch };
     } catch {
       // Only on disk: what is kept of it was presented.
-      return null;
+      return { presented90k: null, branch: null };
     }
   }
 

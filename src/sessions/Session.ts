@@ -209,6 +209,10 @@ export class Session {
   }
 
   /** Where the story stands: what is presented. */
+  get branch(): number {
+    return this.#position.branch;
+  }
+
   get presented90k(): number {
     return this.#position.presented90k;
   }

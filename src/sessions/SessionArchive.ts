@@ -151,9 +151,9 @@ export class SessionArchive {
   }
 
   /** The chunk in which a media time lies, with the session that it is of. Rejects as {@link load}. */
-  async chunkAt(sessionId: string, media90k: MediaTime90k): Promise<Pick<Extract<FromStorage, { type: 'chunk.read' }>, 'head' | 'chunk' | 'from90k'>> {
-    const answer = await this.#ask((request) => ({ type: 'chunk.at', request, sessionId, media90k }));
-    if (answer.type !== 'chunk.read') return { head: null, chunk: null, from90k: null };
+  async chunkAt(sessionId: string, media90k: MediaTime90k, branch?: number): Promise<Pick<Extract<FromStorage, { type: 'chunk.read' }>, 'head' | 'branch' | 'chunk' | 'from90k'>> {
+    const answer = await this.#ask((request) => ({ type: 'chunk.at', request, sessionId, media90k, ...(branch === undefined ? {} : { branch }) }));
+    if (answer.type !== 'chunk.read') return { head: null, branch: null, chunk: null, from90k: null };
     if (answer.error !== undefined) throw SegueError.from(answer.error);
     return answer;
   }

@@ -112,7 +112,7 @@ export class SessionRegistry {
     this.#dormant = new DormantSessions({ clock, resumeMs, modelId: card.modelId, expired: (sessionId) => void this.#archive?.write({ type: 'ended', sessionId, reason: 'nobody came back to it after a restart' }) });
     this.queue = new AdmissionQueue(options.clock, options.maxWaiting);
     const { engine, prompts } = options;
-    this.frames = new PresentedFrames({ engine, archive: this.#archive, clock, card, prompts, source: (id) => this.#sourceOf(id), session: (id) => ({ ...this.view(id), presented90k: this.#sessions.get(id)?.view.presented90k ?? null }) });
+    this.frames = new PresentedFrames({ engine, archive: this.#archive, clock, card, prompts, source: (id) => this.#sourceOf(id), session: (id) => ({ ...this.view(id), presented90k: this.#sessions.get(id)?.presented90k ?? null, branch: this.#sessions.get(id)?.branch ?? null }) });
   }
 
   /** Live sessions, oldest first. */

@@ -13,6 +13,11 @@ export class StoryPosition {
     return this.#sent90k;
   }
 
+  /** Branch of the story that it is in. */
+  get branch(): number {
+    return this.#branch;
+  }
+
   get presented90k(): MediaTime90k {
     return this.#presented90k;
   }

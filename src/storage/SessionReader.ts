@@ -56,10 +56,10 @@ export class SessionReader {
   }
 
   /** The chunk of a branch's story in which a media time lies; null where it isn't kept. @param branch by default the one in force. */
-  chunkAt(sessionId: string, media90k: MediaTime90k, branch = this.#inForce(sessionId)): KeptChunk | null {
+  chunkAt(sessionId: string, media90k: MediaTime90k, branch = this.#inForce(sessionId)): { readonly branch: number; readonly chunk: KeptChunk } | null {
     for (const segment of this.#segments(sessionId, branch).reverse()) {
       const row = this.#queries.chunkAt.get(sessionId, segment.branch, segment.from, segment.to, media90k, media90k) as Row | undefined;
-      if (row !== undefined) return this.#chunk(sessionId, row);
+      if (row !== undefined) return { branch: segment.branch, chunk: this.#chunk(sessionId, row) };
     }
     return null;
   }

@@ -183,14 +183,15 @@ export class SessionStorage {
     }
   }
 
-  #chunkAt(writer: Writer, { request, sessionId, media90k }: Extract<ToStorage, { type: 'chunk.at' }>): void {
+  #chunkAt(writer: Writer, { request, sessionId, media90k, branch }: Extract<ToStorage, { type: 'chunk.at' }>): void {
     const { tell, log } = this.#options;
     this.flush();
     try {
-      tell(writer, { type: 'chunk.read', request, head: this.#reader.head(sessionId), chunk: this.#reader.chunkAt(sessionId, media90k), from90k: this.#reader.begin90k(sessionId) });
+      const found = this.#reader.chunkAt(sessionId, media90k, branch);
+      tell(writer, { type: 'chunk.read', request, head: this.#reader.head(sessionId), branch: found?.branch ?? null, chunk: found?.chunk ?? null, from90k: this.#reader.begin90k(sessionId) });
     } catch (error) {
       log.error({ err: error, sessionId }, 'a chunk could not be read');
-      tell(writer, { type: 'chunk.read', request, head: null, chunk: null, from90k: null, error: new SegueError('internal', 'the chunk could not be read', { cause: error }).toBody() });
+      tell(writer, { type: 'chunk.read', request, head: null, branch: null, chunk: null, from90k: null, error: new SegueError('internal', 'the chunk could not be read', { cause: error }).toBody() });
     }
   }
 

@@ -190,8 +190,8 @@ export type ToStorage =
   /** Chunks from one number on, at most so many. */
   | { readonly type: 'chunks.of'; readonly request: number; readonly sessionId: string; readonly from: number; readonly count: number }
   | { readonly type: 'versions.of'; readonly request: number; readonly sessionId: string }
-  /** The chunk in which a media time lies. */
-  | { readonly type: 'chunk.at'; readonly request: number; readonly sessionId: string; readonly media90k: MediaTime90k }
+  /** The chunk in which a media time lies, of a branch's story (by default the one in force). */
+  | { readonly type: 'chunk.at'; readonly request: number; readonly sessionId: string; readonly media90k: MediaTime90k; readonly branch?: number }
   /** Writes what is outstanding, closes the file, answers `drained`. */
   | { readonly type: 'drain' };
 
@@ -220,7 +220,7 @@ export type FromStorage =
   | { readonly type: 'read'; readonly request: number; readonly story: KeptStory | null; readonly error?: ErrorBody }
   | { readonly type: 'listed'; readonly request: number; readonly heads: readonly KeptHead[] }
   /** `head` is null where nothing is kept of the session, `chunk` where that time isn't; then `from90k` says where what is kept begins. */
-  | { readonly type: 'chunk.read'; readonly request: number; readonly head: KeptHead | null; readonly chunk: KeptChunk | null; readonly from90k: MediaTime90k | null; readonly error?: ErrorBody }
+  | { readonly type: 'chunk.read'; readonly request: number; readonly head: KeptHead | null; readonly branch: number | null; readonly chunk: KeptChunk | null; readonly from90k: MediaTime90k | null; readonly error?: ErrorBody }
   | { readonly type: 'range.read'; readonly request: number; readonly range: Omit<KeptRange, 'sessionId'> | null }
   /** Without a gap. */
   | { readonly type: 'chunks.read'; readonly request: number; readonly chunks: readonly KeptChunk[] }

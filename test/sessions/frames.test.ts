@@ -33,6 +33,7 @@ describe('presented frames', () => {
     const made = await receipt(7 * FRAME_90K);
     assert.deepEqual(made, {
       session: session.id,
+      branch: 0,
       media90k: 7 * FRAME_90K,
       end90k: 8 * FRAME_90K,
       epoch: 1,

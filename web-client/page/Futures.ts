@@ -36,7 +36,7 @@ export class Futures {
 
   /** The picture on the large stage stands, or moves. */
   standing(client: SegueClient, stands: boolean): void {
-    if (stands) void this.#receipt.show(client.story, () => this.timeline.position90k);
+    if (stands) void this.#receipt.show(client.story);
     else this.#receipt.hide();
   }
 

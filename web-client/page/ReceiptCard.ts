@@ -22,13 +22,14 @@ export class ReceiptCard {
     this.#root.open = matchMedia('(min-width: 901px)').matches;
   }
 
-  /** @param position90k media time of the picture; read when it is asked. */
-  async show(story: SessionStory, position90k: () => number): Promise<void> {
+  /** Of the last frame that the server knows to be seen: that is where the story stands. */
+  async show(story: SessionStory): Promise<void> {
     const asked = ++this.#asked;
     for (let tries = 0; tries < TRIES && asked === this.#asked; tries++) {
       await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
       try {
-        const receipt = await story.receipt(Math.max(0, position90k()));
+        const { presented90k } = await story.session();
+        const receipt = await story.receipt(Math.max(0, presented90k - 1));
         if (asked !== this.#asked) return;
         this.#receipt = receipt;
         this.#facts.replaceChildren(...factsOf(receipt).flatMap(([name, value, title]) => [create('dt', { textContent: name }), create('dd', { textContent: value, title: title ?? value })]));

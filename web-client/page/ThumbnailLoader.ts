@@ -1,7 +1,8 @@
 import type { SessionStory } from '../sdk/index.ts';
+import type { TimelineCell } from './timeline_cells.ts';
 
 interface Wanted {
-  readonly media90k: number;
+  readonly cell: Pick<TimelineCell, 'from90k' | 'abandoned' | 'branch'>;
   readonly story: SessionStory;
   readonly show: (url: string) => void;
   tries: number;
@@ -21,8 +22,8 @@ export class ThumbnailLoader {
   #aborted = new AbortController();
   #busy = false;
 
-  want(story: SessionStory, media90k: number, show: (url: string) => void): void {
-    this.#wanted.push({ story, media90k, show, tries: 0 });
+  want(story: SessionStory, cell: Wanted['cell'], show: (url: string) => void): void {
+    this.#wanted.push({ story, cell, show, tries: 0 });
     if (this.#wanted.length > MAX_WANTED) this.#wanted.shift();
     this.#next();
   }
@@ -48,7 +49,8 @@ export class ThumbnailLoader {
 
   async #load(wanted: Wanted, signal: AbortSignal): Promise<void> {
     try {
-      const blob = await wanted.story.picture(wanted.media90k, { width: WIDTH, signal });
+      const { from90k, abandoned, branch } = wanted.cell;
+      const blob = await wanted.story.picture(from90k, { width: WIDTH, signal, ...(abandoned ? { branch } : {}) });
       if (signal.aborted) return;
       const url = URL.createObjectURL(blob);
       this.#urls.push(url);

@@ -16,6 +16,9 @@ const WORDS_AFTER_MS = 1_200;
 /** A frame is on the server's disk a moment after it was seen. */
 const SETTLED_90K = 90_000;
 
+/** What is told of the position may be so old. */
+const DRIFT_90K = 2 * 90_000;
+
 interface Shown {
   readonly item: HTMLLIElement;
   readonly button: HTMLButtonElement;
@@ -71,7 +74,8 @@ export class Timeline {
       this.#stories.set(client, cells);
       if (range !== null) cells.reach(range.to90k - 1, range.from90k);
       client.on('frame', (frame) => this.#client === client && this.#painted(frame));
-      client.on('rewound', ({ media90k }) => this.#rewound(client, cells, media90k));
+      client.on('rewound', ({ media90k, branch }) => this.#rewound(client, cells, media90k, branch));
+      client.on('session', ({ presented90k }) => this.#client === client && this.#told(presented90k));
       client.on('applied', () => this.#client === client && this.#wantWords());
     }
     this.#render();
@@ -103,9 +107,14 @@ export class Timeline {
     if (notice !== null) this.#position90k = notice.media90k + Math.max(0, (rtp - notice.rtp) | 0);
   }
 
-  #rewound(client: SegueClient, cells: TimelineCells, media90k: number): void {
+  /** Frames that came late have moved RTP time and not the story: the server knows where it is. */
+  #told(presented90k: number): void {
+    if (Math.abs(presented90k - this.#position90k) > DRIFT_90K) this.#position90k = presented90k;
+  }
+
+  #rewound(client: SegueClient, cells: TimelineCells, media90k: number, branch: number): void {
     if (this.#end90k !== null) return;
-    cells.rewind(media90k);
+    cells.rewind(media90k, branch);
     if (this.#client !== client) return;
     this.#position90k = media90k;
     this.#render();
@@ -183,10 +192,10 @@ export class Timeline {
   #want(cell: TimelineCell): void {
     const shown = this.#shown.get(cell);
     const story = this.#client?.story;
-    if (shown === undefined || story === undefined || cell.abandoned || !shown.item.hasAttribute('data-visible') || shown.picture.dataset['asked'] !== undefined) return;
-    if (this.#end90k === null && cell.from90k + SETTLED_90K > this.#position90k) return;
+    if (shown === undefined || story === undefined || !shown.item.hasAttribute('data-visible') || shown.picture.dataset['asked'] !== undefined) return;
+    if (this.#end90k === null && !cell.abandoned && cell.from90k + SETTLED_90K > this.#position90k) return;
     shown.picture.dataset['asked'] = '';
-    this.#loader.want(story, cell.from90k, (url) => (shown.picture.src = url));
+    this.#loader.want(story, cell, (url) => (shown.picture.src = url));
   }
 
   #wantWords(): void {

@@ -4,6 +4,8 @@ export interface TimelineCell {
   readonly from90k: number;
   to90k: number;
   abandoned: boolean;
+  /** Of the session's story, as `rewound` events number it. */
+  readonly branch: number;
   /** What was asked for in it. */
   words: string | null;
 }
@@ -17,6 +19,7 @@ const MAX_CELLS = 1_200;
 export class TimelineCells {
   cells: TimelineCell[] = [];
   #ids = 0;
+  #branch = 0;
 
   get last(): TimelineCell | undefined {
     return this.cells.at(-1);
@@ -32,7 +35,8 @@ export class TimelineCells {
   }
 
   /** The story goes on from there: what comes after it is left behind. */
-  rewind(media90k: number): void {
+  rewind(media90k: number, branch: number): void {
+    this.#branch = branch;
     for (const cell of this.cells) {
       if (cell.abandoned || cell.to90k <= media90k) continue;
       if (cell.from90k >= media90k) cell.abandoned = true;
@@ -52,6 +56,6 @@ export class TimelineCells {
   }
 
   #add(from90k: number): void {
-    this.cells.push({ id: ++this.#ids, from90k, to90k: (Math.floor(from90k / CELL_90K) + 1) * CELL_90K, abandoned: false, words: null });
+    this.cells.push({ id: ++this.#ids, from90k, to90k: (Math.floor(from90k / CELL_90K) + 1) * CELL_90K, abandoned: false, branch: this.#branch, words: null });
   }
 }

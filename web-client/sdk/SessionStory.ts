@@ -14,9 +14,9 @@ export class SessionStory {
     this.#token = clientToken;
   }
 
-  /** A frame that was presented, decoded again on the server; `width` in pixels. Rejects with `not_presented`, `not_kept`. */
-  async picture(media90k: number, { width, signal }: { readonly width?: number; readonly signal?: AbortSignal } = {}): Promise<Blob> {
-    return (await this.#call('GET', `frames/${Math.floor(media90k)}?format=jpeg${width === undefined ? '' : `&width=${width}`}`, undefined, signal)).blob();
+  /** A frame that was presented, decoded again on the server; `width` in pixels, `branch` of a future that was left. Rejects with `not_presented`, `not_kept`. */
+  async picture(media90k: number, { width, branch, signal }: { readonly width?: number; readonly branch?: number; readonly signal?: AbortSignal } = {}): Promise<Blob> {
+    return (await this.#call('GET', `frames/${Math.floor(media90k)}?format=jpeg${width === undefined ? '' : `&width=${width}`}${branch === undefined ? '' : `&branch=${branch}`}`, undefined, signal)).blob();
   }
 
   /** What made a frame that was presented. Rejects with `not_presented`, `not_kept`. */

@@ -6,7 +6,7 @@ import { SegueError } from '../../protocol/errors.ts';
 import { FrameReceipt } from '../../protocol/frame_receipt.ts';
 import type { PresentedFrame } from '../../sessions/PresentedFrames.ts';
 import type { ApiContext } from '../ApiContext.ts';
-import { ERROR_RESPONSES, FramePath, PictureQuery } from '../route_schemas.ts';
+import { BranchQuery, ERROR_RESPONSES, FramePath, PictureQuery } from '../route_schemas.ts';
 import { TokenBucket } from '../TokenBucket.ts';
 
 /** Per session: a timeline of thumbnails at once, then as fast as one can be looked through. */
@@ -19,14 +19,14 @@ export function frameRoutes(fastify: FastifyInstance, { registry, card, clock }:
   const bucket = new TokenBucket(clock, FRAME_RATE);
   const { width, height } = card.format;
   const watch = { config: { access: { session: 'watch' } } } as const;
-  const find = (id: string, media90k: number): Promise<PresentedFrame> => {
+  const find = (id: string, media90k: number, branch: number | undefined): Promise<PresentedFrame> => {
     const waitMs = bucket.take(id);
     if (waitMs > 0) throw new SegueError('rate_limited', 'too many frames of this session', { retryAfterMs: waitMs });
-    return registry.frames.find(id, media90k);
+    return registry.frames.find(id, media90k, branch);
   };
 
-  app.get('/v1/sessions/:id/frames/:media90k/receipt', { ...watch, schema: { summary: 'What made a frame that was presented', tags: ['frames'], params: FramePath, response: { 200: FrameReceipt, ...ERROR_RESPONSES } } }, async ({ params }) => {
-    return registry.frames.receipt(await find(params.id, params.media90k));
+  app.get('/v1/sessions/:id/frames/:media90k/receipt', { ...watch, schema: { summary: 'What made a frame that was presented', tags: ['frames'], params: FramePath, querystring: BranchQuery, response: { 200: FrameReceipt, ...ERROR_RESPONSES } } }, async ({ params, query }) => {
+    return registry.frames.receipt(await find(params.id, params.media90k, query.branch));
   });
 
   app.get(
@@ -43,7 +43,7 @@ export function frameRoutes(fastify: FastifyInstance, { registry, card, clock }:
     },
     async ({ params, query, headers }, reply) => {
       const { format = 'png', width: wanted = width } = query;
-      const found = await find(params.id, params.media90k);
+      const found = await find(params.id, params.media90k, query.branch);
       // What a position shows changes when its session goes back before it; so it is asked for again, and costs little where it is the same.
       const etag = `"${found.sha256.slice(0, 32)}-${found.frame.frameInChunk}-${wanted}-${format}"`;
       reply.header('etag', etag).header('cache-control', 'private, no-cache');
