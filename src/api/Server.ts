@@ -126,6 +126,7 @@ export class Server {
       maxSessions: config.sessions.max,
       maxWaiting: config.sessions.maxWaiting,
       archive,
+      tokens,
       resumeMs: config.storage.resumeMs,
       onSettled: (kind, answer, elapsedMs) => metrics.observeRequest(kind, answer, elapsedMs),
     });

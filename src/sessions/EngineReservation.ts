@@ -8,7 +8,7 @@ const OPEN_WATCHDOG_MS = 5_000;
 /** Engine's answer to `session.close`: a cancelled task has 2 s. */
 const CLOSE_WATCHDOG_MS = 2_000;
 
-export interface ReservationOptions extends Pick<SessionOptions, 'returning' | 'id' | 'card' | 'program' | 'seed' | 'prompt' | 'image' | 'adapter' | 'plan' | 'transform' | 'tenant' | 'engine' | 'clock' | 'log'> {
+export interface ReservationOptions extends Pick<SessionOptions, 'returning' | 'forked' | 'id' | 'card' | 'program' | 'seed' | 'prompt' | 'image' | 'adapter' | 'plan' | 'transform' | 'tenant' | 'engine' | 'clock' | 'log'> {
   readonly channels: SessionChannels;
   /** The engine is gone or says nothing. */
   readonly onLost: (error: SegueError) => void;
@@ -33,9 +33,9 @@ export class EngineReservation {
 
   /** Asks for it; the engine answers `session.opened` or `session.refused`. */
   request(): void {
-    const { engine, clock, id, card, program, seed, prompt, image, adapter = null, plan = null, transform, tenant, channels, onLost, returning } = this.#options;
+    const { engine, clock, id, card, program, seed, prompt, image, adapter = null, plan = null, transform, tenant, channels, onLost, returning, forked = null } = this.#options;
     this.#held = true;
-    const kept = returning !== null && returning.story.chunks.length > 0 ? { story: returning.story } : {};
+    const kept = returning !== null && returning.story.chunks.length > 0 ? { story: returning.story } : forked === null ? {} : { lineage: forked.lineage, ...(forked.story === undefined ? { fork: { from: forked.from, to90k: forked.to90k } } : forked.story === null ? {} : { story: forked.story }) };
     this.#openTimer = clock.schedule(clock.now() + OPEN_WATCHDOG_MS, () => onLost(new SegueError('timed_out', 'the engine did not answer')));
     if (!engine.send({ type: 'session.open', sessionId: id, model: card.modelId, program, seed, prompt, image, adapter, ...(plan === null ? {} : { plan }), ...(transform?.strength === undefined ? {} : { strength: transform.strength }), tenant, channels, ...kept })) onLost(new SegueError('engine_unavailable', 'the engine is gone'));
   }

@@ -90,6 +90,12 @@ export class PromptMemory {
     }
   }
 
+  /** Goes on behind turns of another session, which are this one's from here on. Only before the first. */
+  adopt(turns: readonly NumberedTurn[]): void {
+    this.restore(turns);
+    this.#listener?.turns(this.numbered);
+  }
+
   /** What the model has said of a turn so far, or as a whole; null is the opening. Words for a forgotten turn are nobody's. */
   write(requestId: string | null, stream: 'plan' | 'narration', text: string, attributes: NamedPlan | null = null): void {
     const turn = this.#find(requestId);

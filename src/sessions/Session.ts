@@ -202,6 +202,23 @@ export class Session {
     return this.#report.degraded?.level ?? 0;
   }
 
+  /** Where the story stands: what is presented. */
+  get presented90k(): number {
+    return this.#position.presented90k;
+  }
+
+  /** What another session that goes on with this one's past is made like. */
+  get origin() {
+    const { program, seed, prompt, image, adapter = null, plan = null, tenant, stamp, voice, endsOnLeave, limits } = this.#options;
+    const { idleMs, orphanMs, budget } = limits;
+    return { program, seed, prompt, image, adapter, plan, tenant, stamp, voice, endsOnLeave, limits: { idleMs, orphanMs, ...budget } };
+  }
+
+  /** Resolves when something of its story is on disk, where it is kept, and after a second in any case. */
+  kept(): Promise<void> {
+    return (this.#storyKept ? this.#keeper?.whenDurable() : null) ?? Promise.resolve();
+  }
+
   get view(): SessionView {
     return this.#report.view;
   }
@@ -211,8 +228,8 @@ export class Session {
     if (this.state !== 'created') return this.#opened.promise;
     this.#keep();
     this.#status.move('open');
-    const { returning, prompt, adapter = null, memory = [] } = this.#options;
-    if (returning === null) {
+    const { returning, forked = null, prompt, adapter = null, memory = [] } = this.#options;
+    if (returning === null && forked === null) {
       if (memory.length > 0) this.memory.import(memory, null);
       this.memory.append({ requestId: null, prompt: prompt ?? this.memory.prompt, adapter, at: this.#report.createdAt, presented90k: 0, epoch: this.words.epoch, from90k: 0 });
     }
@@ -224,7 +241,7 @@ export class Session {
     switch (message.type) {
       case 'session.opened':
         this.#storyKept = message.kept === true;
-        return this.#onOpened(message.format, message.resumedExactly === true);
+        return this.#onOpened(message.format, message.resumedExactly === true, message.at90k ?? 0);
       case 'session.refused':
         this.#reservation.onClosed();
         void this.fail(SegueError.from(message.error));
@@ -431,10 +448,12 @@ export class Session {
 
   /** Written down when it opens: what it was created with. */
   #keep(): void {
-    const { id, program, seed, prompt, image, plan = null, tenant, stamp, voice, endsOnLeave, limits, archive } = this.#options;
+    const { id, program, seed, prompt, image, plan = null, tenant, stamp, voice, endsOnLeave, limits, archive, forked = null } = this.#options;
     if (archive === null || this.#keeper === null) return;
     const options: KeptOptions = { tenant, stamp, voice, endsOnLeave, idleMs: limits.idleMs, orphanMs: limits.orphanMs, budget: finite(limits.budget), ...(plan === null ? {} : { plan }) };
     this.#keeper.created({ sessionId: id, createdAt: this.#report.createdAt, program, seed, prompt, image, fingerprint: archive.fingerprint, options: JSON.stringify(options) });
+    // Of a live one the engine sees to it: what it has sent on its way to the disk comes first.
+    if (forked?.story != null) archive.write({ type: 'fork', sessionId: id, from: forked.from, branch: forked.story.branch ?? 0, throughChunk: forked.story.chunks.at(-1)!.chunk });
   }
 
   /** Nothing more is written of it. @param reason why it has ended for good; null: it may come back. */
@@ -448,13 +467,20 @@ export class Session {
     if (refusal) throw refusal;
   }
 
-  #onOpened(format: EngineCard['format'], exact: boolean): void {
+  #onOpened(format: EngineCard['format'], exact: boolean, at90k: number): void {
     if (this.state !== 'waiting') return;
     const { media, stamp, voice, transform = null, card, returning } = this.#options;
     this.#reservation.settle();
     const more = { ...(transform === null ? {} : { takesVideo: { framesPerChunk: card.framesPerChunk } }), ...(returning === null || returning.from.flow === 'running' ? {} : { stopped: true }) };
     if (!media.send({ type: 'session.open', sessionId: this.id, channels: this.#channels, format, stamp, voice, ...more })) return void this.fail(new SegueError('engine_unavailable', 'the media thread is gone'));
     this.#status.move('opened');
+    const { forked = null } = this.#options;
+    if (forked !== null) {
+      this.#position.restore(at90k, 0);
+      this.memory.adopt(forked.turnsAt(at90k));
+      this.events.append('session.forked', { from: forked.from, media90k: at90k, exact });
+      this.#conversation.sayAgain();
+    }
     if (returning !== null) {
       this.events.append('session.resumed', { media90k: returning.from.position90k, exact, epoch: this.words.epoch });
       this.#flow.restore(returning.from.flow);

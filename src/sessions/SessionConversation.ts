@@ -4,6 +4,7 @@ import { SegueError } from '../protocol/errors.ts';
 import { adapterWish } from '../protocol/session_adapter.ts';
 import type { EngineToControl } from '../streams/messages.ts';
 import type { SessionWords } from '../streams/session_words.ts';
+import { ROLES } from './ports.ts';
 import type { PromptMemory } from './PromptMemory.ts';
 import { isSceneKind, outlivesProcess, type LedgerEntry, type RequestAnswer } from './RequestLedger.ts';
 import type { WaitUntil } from './RequestWaiters.ts';
@@ -168,6 +169,11 @@ export class SessionConversation {
       toConnection: (connectionId, answer) => void connections.send(connectionId, 'control', answer),
       onHello: (connectionId, hello) => this.#onHello(connectionId, hello),
       onDraft: (connectionId, draft) => this.#drafts.receive(connectionId, draft),
+      fork: async ({ media90k, ticket }, connectionId) => {
+        const { fork } = this.#options;
+        if (fork === undefined) throw new SegueError('forbidden', 'sessions can’t be forked here');
+        return fork(id, { media90k, ticket, roles: [...((connectionId === null ? null : connections.roles(connectionId)) ?? ROLES)] });
+      },
       onActivity: () => this.#parts.onActivity(),
       onAccepted: (request, entry, version, held90k) => this.#onAccepted(request, entry, version, held90k),
       onAnswer: (entry, answer) => this.#onAnswer(entry, answer),
@@ -252,7 +258,8 @@ export class SessionConversation {
 
   #onAnswer(entry: LedgerEntry, answer: RequestAnswer): void {
     const { events, flow, memory, report } = this.#parts;
-    const { type, ...data } = answer;
+    // Whoever reads events may not drive: a token for the fork is its driver's alone.
+    const { type, ...data } = answer.type === 'forked' ? { type: answer.type, re: answer.re, session: answer.session, media90k: answer.media90k } : answer;
     const kept = this.#kept.get(entry.id);
     if (this.#parts.keeper !== null && kept !== undefined) {
       this.#keep(this.#parts.keeper, entry, kept);

@@ -20,6 +20,7 @@ export class SessionKeeper {
   readonly #options: SessionKeeperOptions;
   readonly #turns = new Map<number, Turn>();
   readonly #waiting: { readonly number: number; readonly run: () => void; readonly watchdog: Timer }[] = [];
+  readonly #durable = Promise.withResolvers<void>();
   #lastTurn = -1;
   #turnTimer: Timer | null = null;
   #closed = false;
@@ -92,7 +93,15 @@ export class SessionKeeper {
     while (this.#waiting[0] !== undefined && this.#waiting[0].number <= through) this.#next();
   }
 
+  /** Resolves at the first thing of the story that is on disk, and after {@link HOLD_MS} in any case. */
+  whenDurable(): Promise<void> {
+    const { clock } = this.#options;
+    const watchdog = clock.schedule(clock.now() + HOLD_MS, () => this.#durable.resolve());
+    return this.#durable.promise.finally(() => watchdog.cancel());
+  }
+
   onDurable(position: DurablePosition): void {
+    this.#durable.resolve();
     this.#options.onDurable(position);
   }
 
@@ -100,6 +109,7 @@ export class SessionKeeper {
   close(): void {
     if (this.#closed) return;
     this.#writeTurns();
+    this.#durable.resolve();
     this.#closed = true;
     while (this.#waiting.length > 0) this.#next();
   }

@@ -5,7 +5,7 @@ import type { Logger } from '../observe/log.ts';
 import { SegueError } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { MemoryImport, MemoryView } from '../protocol/prompt_memory.ts';
-import type { SessionView } from '../protocol/rest.ts';
+import type { ForkedFrom, SessionView } from '../protocol/rest.ts';
 import { RESOURCES, type Resource } from '../protocol/session_usage.ts';
 import { adapterInForce, type SessionAdapter } from '../protocol/session_adapter.ts';
 import { voiceInForce, type SessionVoice } from '../protocol/session_voice.ts';
@@ -15,14 +15,15 @@ import { AdmissionQueue, type QueuePlace } from './AdmissionQueue.ts';
 import { DormantSessions } from './DormantSessions.ts';
 import { liveMemory, memoryView, seedOf } from './memory_changes.ts';
 import { BLANK_TURN } from './memory_turn.ts';
-import type { EnginePort, MediaPort, PromptReader } from './ports.ts';
+import type { EnginePort, MediaPort, PromptReader, Role } from './ports.ts';
 import { PresentedFrames } from './PresentedFrames.ts';
 import { Session } from './Session.ts';
 import type { SessionArchive } from './SessionArchive.ts';
 import type { Budget } from './SessionBudget.ts';
 import type { SessionEventLog } from './SessionEventLog.ts';
 import { createId } from './session_ids.ts';
-import type { SessionLimits, SessionOptions } from './session_options.ts';
+import { SessionForks } from './SessionForks.ts';
+import type { ForkWish, MadeFork, SessionLimits, SessionOptions } from './session_options.ts';
 import { readReturn } from './session_return.ts';
 import { StayEstimate } from './StayEstimate.ts';
 import { TraceRing } from './TraceRing.ts';
@@ -46,6 +47,8 @@ export interface RegistryOptions {
   /** How long after it was last written a session of the process before this one can be come back to. */
   readonly resumeMs?: number;
   readonly onSettled?: (kind: string, answer: string, elapsedMs: number) => void;
+  /** Makes client tokens; absent: forks by a data channel are refused. */
+  readonly tokens?: { issue(token: { readonly sessionId: string; readonly roles: readonly Role[] }): Promise<{ readonly token: string; readonly expiresAt: string }> };
 }
 
 export interface SessionWish {
@@ -153,12 +156,28 @@ export class SessionRegistry {
     };
     if (begin.plan !== null) prompts.readPlan(begin.plan);
     const promptWarnings = begin.prompt === null ? [] : prompts.read(begin.prompt);
-    const held = wish.ticket === undefined ? null : this.queue.find(wish.ticket);
+    return this.#admit(wish.ticket, () => this.#open(wish, program, begin, promptWarnings));
+  }
+
+  /**
+   * Opens a session with the past of another, live or kept, up to a moment of it; the other goes on undisturbed. Through admission like a new one, and on disk before it resolves.
+   * Errors: those of {@link create}, session_not_found, session_closed where nothing is kept of it, not_kept.
+   */
+  async fork(id: string, { media90k, ticket }: Omit<ForkWish, 'roles'>): Promise<{ readonly session: Session; readonly from: ForkedFrom }> {
+    if (!this.#admitting) throw new SegueError('draining', 'the server is shutting down');
+    const forks = new SessionForks({ archive: this.#archive, live: (sessionId) => this.#sessions.get(sessionId), find: (sessionId) => this.get(sessionId) });
+    const session = await this.#admit(ticket, () => forks.open(id, media90k, (options) => this.#openSession({ ...options, id: createId('ses'), promptWarnings: [], returning: null, limits: this.#limits(options.limits) })));
+    await session.kept();
+    return { session, from: { session: id, media90k: session.presented90k } };
+  }
+
+  async #admit(ticket: string | undefined, open: () => Promise<Session>): Promise<Session> {
+    const held = ticket === undefined ? null : this.queue.find(ticket);
     const line = held ? held.position : this.queue.length + 1;
     if (line > 1 && line > this.#free) throw this.#atCapacity(held);
     if (held && !this.queue.beginTry(held.ticket)) throw this.#atCapacity(held);
     try {
-      const session = await this.#open(wish, program, begin, promptWarnings);
+      const session = await open();
       if (held) this.queue.leave(held.ticket);
       return session;
     } catch (error) {
@@ -350,11 +369,11 @@ export class SessionRegistry {
     return { idleMs: idle, idleWarningMs: Math.min(limits.idleWarningMs, idle / 2), orphanMs: Math.min(limits.orphanMs, orphanMs), budget };
   }
 
-  async #openSession(options: Omit<SessionOptions, 'card' | 'engine' | 'media' | 'prompts' | 'clock' | 'log' | 'archive' | 'onSettled'>): Promise<Session> {
+  async #openSession(options: Omit<SessionOptions, 'card' | 'engine' | 'media' | 'prompts' | 'clock' | 'log' | 'archive' | 'fork' | 'onSettled'>): Promise<Session> {
     const { engine, media, prompts, clock, log, card, maxSessions, onSettled } = this.#options;
     if (this.#holders.length >= maxSessions) throw new SegueError('at_capacity', `the server holds at most ${maxSessions} sessions`);
     const { id } = options;
-    const session = new Session({ ...options, card, engine, media, prompts, clock, log: log.child({ sessionId: id }), archive: options.transform == null ? this.#archive : null, ...(onSettled ? { onSettled } : {}) });
+    const session = new Session({ ...options, card, engine, media, prompts, clock, log: log.child({ sessionId: id }), archive: options.transform == null ? this.#archive : null, fork: (sessionId, wish) => this.#forkFor(sessionId, wish), ...(onSettled ? { onSettled } : {}) });
     this.#sessions.set(id, session);
     this.#traces.set(id, new TraceRing());
     try {
@@ -372,6 +391,14 @@ export class SessionRegistry {
     this.#created += 1;
     session.events.onEnd(() => this.#retire(session));
     return session;
+  }
+
+  async #forkFor(id: string, { roles, ...wish }: ForkWish): Promise<MadeFork> {
+    const { tokens } = this.#options;
+    if (tokens === undefined) throw new SegueError('forbidden', 'there is nobody here who makes tokens for forks');
+    const { session, from } = await this.fork(id, wish);
+    const { token, expiresAt } = await tokens.issue({ sessionId: session.id, roles });
+    return { session: session.id, clientToken: token, expiresAt, media90k: from.media90k, abandon: () => void this.remove(session.id, 'nobody was told of it').catch(() => undefined) };
   }
 
   #retire(session: Session): void {

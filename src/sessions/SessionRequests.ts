@@ -9,6 +9,7 @@ import type { EngineRequest, EngineToControl, MediaToControl } from '../streams/
 import type { PromptReader } from './ports.ts';
 import { isSceneKind, outlivesProcess, RequestLedger, requestKind, supersedes, type LedgerEntry, type RequestAnswer } from './RequestLedger.ts';
 import { RequestWaiters, type WaitUntil } from './RequestWaiters.ts';
+import type { MadeFork } from './session_options.ts';
 import type { ReturnedRequest } from './session_return.ts';
 
 /** From `accepted` to the last answer. */
@@ -41,6 +42,7 @@ export interface RequestHost {
   readonly sessionId: string;
   onHello(connectionId: string, hello: Extract<ControlMessage, { type: 'hello' }>): void;
   onDraft(connectionId: string, draft: Extract<ControlMessage, { type: 'draft' }>): void;
+  fork(request: Extract<SessionRequest, { type: 'fork' }>, connectionId: string | null): Promise<MadeFork>;
   onActivity(): void;
   onAccepted(request: SessionRequest, entry: LedgerEntry, conditioningVersion: number, held90k: number | null): void;
   /** Each answer, as it is given. */
@@ -173,7 +175,6 @@ export class SessionRequests {
     const refusal = this.#host.refusal();
     if (refusal) return this.#refuse(message, request.id, refusal);
     if (!this.#ledger.canAdd) return this.#refuse(message, request.id, new SegueError('rate_limited', 'too many requests are unanswered', { retryAfterMs: 1_000 }));
-    if (request.type === 'fork') return this.#refuse(message, request.id, new SegueError('not_kept', 'forks are not served yet'));
     let warnings: readonly PromptWarning[];
     try {
       warnings = this.#warningsOf(request);
@@ -186,6 +187,7 @@ export class SessionRequests {
       return this.#refuse(message, request.id, new SegueError('conflict', 'this id was used before', { param: 'id' }));
     }
     this.#host.onActivity();
+    if (request.type === 'fork') return this.#fork(message, request);
     this.#accept(message, request, warnings);
   }
 
@@ -213,6 +215,22 @@ export class SessionRequests {
     this.#answer(entry, { type: 'accepted', re: entry.id, epoch, conditioningVersion: this.#conditioningVersion, ...(held90k === null ? {} : standing(request, held90k)), ...(warnings.length === 0 ? {} : { warnings: [...warnings] }) });
     this.#host.onAccepted(request, entry, this.#conditioningVersion, held90k);
     this.#toEngine(entry.id, epoch, engineRequest(request, this.#host.adapters, held90k ?? this.#host.presented90k));
+  }
+
+  /** It fences nothing and voids nothing: the session goes on, and another is made beside it. */
+  #fork(message: ChannelMessage, request: Extract<SessionRequest, { type: 'fork' }>): void {
+    const { epoch, presented90k, clock } = this.#host;
+    const entry = this.#ledger.add({ id: request.id, kind: 'fork', epoch, acceptedMs: clock.now(), connectionId: message.connectionId });
+    const wanted90k = request.media90k ?? presented90k;
+    this.#watch(entry);
+    this.#answer(entry, { type: 'accepted', re: entry.id, epoch, conditioningVersion: this.#conditioningVersion, held90k: Math.min(wanted90k, presented90k), ...(wanted90k > presented90k ? { clamped: true } : {}) });
+    this.#host.fork(request, message.connectionId).then(
+      ({ abandon, ...fork }) => {
+        if (this.#closed || entry.done) abandon();
+        else this.#answer(entry, { type: 'forked', re: entry.id, ...fork });
+      },
+      (error: unknown) => this.#answer(entry, { type: 'error', re: entry.id, error: (error instanceof SegueError ? error : new SegueError('internal', 'the session could not be forked', { cause: error })).toBody() }),
+    );
   }
 
   #watch(entry: LedgerEntry): void {

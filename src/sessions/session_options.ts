@@ -6,8 +6,9 @@ import type { AdapterInForce } from '../protocol/session_adapter.ts';
 import type { VoiceOptions } from '../protocol/session_voice.ts';
 import type { EngineCard } from '../streams/messages.ts';
 import type { KeptStory } from '../streams/storage_messages.ts';
-import type { Turn } from './memory_turn.ts';
-import type { EnginePort, MediaPort, PromptReader } from './ports.ts';
+import type { MediaTime90k } from '../streams/media_time.ts';
+import type { NumberedTurn, Turn } from './memory_turn.ts';
+import type { EnginePort, MediaPort, PromptReader, Role } from './ports.ts';
 import type { SessionArchive } from './SessionArchive.ts';
 import type { Budget } from './SessionBudget.ts';
 import type { SessionReturn } from './session_return.ts';
@@ -21,6 +22,33 @@ export interface SessionLimits {
   readonly orphanMs: number;
   /** What it may use up. */
   readonly budget: Budget;
+}
+
+/** What a session that goes on with another's past begins with. */
+export interface SessionFork {
+  readonly from: string;
+  readonly to90k: MediaTime90k;
+  readonly lineage: number;
+  /** Of the other's memory, what was in force at a moment. */
+  readonly turnsAt: (media90k: MediaTime90k) => readonly NumberedTurn[];
+  /** As it is kept; undefined: the other is live, and shares what it has in memory; null: its beginning. */
+  readonly story?: KeptStory | null;
+}
+
+export interface ForkWish {
+  /** Undefined: what is presented. */
+  readonly media90k?: MediaTime90k | undefined;
+  readonly ticket?: string | undefined;
+  readonly roles: readonly Role[];
+}
+
+export interface MadeFork {
+  readonly session: string;
+  readonly clientToken: string;
+  readonly expiresAt: string;
+  readonly media90k: MediaTime90k;
+  /** Nobody was told of it after all. */
+  readonly abandon: () => void;
 }
 
 export interface SessionOptions {
@@ -55,6 +83,10 @@ export interface SessionOptions {
   readonly archive: SessionArchive | null;
   /** It was there before, in another process: what it goes on from. */
   readonly returning: { readonly from: SessionReturn; readonly story: KeptStory } | null;
+  /** It goes on with another session's past. */
+  readonly forked?: SessionFork | null;
+  /** Makes a session that goes on with this one's past, for whoever has `roles` in it; absent where nobody can. */
+  readonly fork?: (sessionId: string, wish: ForkWish) => Promise<MadeFork>;
   /** Each last answer to a request, for the metrics. */
   readonly onSettled?: (kind: string, answer: string, elapsedMs: number) => void;
 }

@@ -49,6 +49,10 @@ export type ControlToEngine =
       readonly story?: KeptStory;
       /** A stretch of a kept story that it plays again, where its program does. */
       readonly replay?: KeptRange;
+      /** Goes on with another live session's past, whose memory it shares, from its newest version at or before `to90k`. Refused with `not_kept` where that isn't in memory: it may be on disk. */
+      readonly fork?: { readonly from: string; readonly to90k: MediaTime90k };
+      /** Of its future, where another session has the same past; with `story`, `fork`, or from the beginning. */
+      readonly lineage?: number;
     }
   | EngineRequest
   /** The answer to `story.wanted`: what is kept up to there; null: the story's beginning. */
@@ -107,8 +111,9 @@ export type EngineToControl =
   /**
    * `kept`: its story goes to the storage thread, which says how far it is on disk.
    * `resumedExactly`: of a story that was kept; whether it goes on with the same bits as if it had never stopped.
+   * `at90k`: where a story goes on that was kept, or that is another's.
    */
-  | { readonly type: 'session.opened'; readonly sessionId: string; readonly format: MediaFormat; readonly kept?: boolean; readonly resumedExactly?: boolean }
+  | { readonly type: 'session.opened'; readonly sessionId: string; readonly format: MediaFormat; readonly kept?: boolean; readonly resumedExactly?: boolean; readonly at90k?: MediaTime90k }
   | { readonly type: 'session.refused'; readonly sessionId: string; readonly error: ErrorBody }
   | {
       readonly type: 'request.applied';

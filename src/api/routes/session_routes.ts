@@ -3,13 +3,13 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import { Accepted, Applied, Forked, Superseded, type SessionRequest } from '../../protocol/channel.ts';
 import { SegueError } from '../../protocol/errors.ts';
-import { CreatedSession, CreateSession, SessionView, WaitingPlace } from '../../protocol/rest.ts';
+import { CreatedSession, CreateSession, ForkedSession, SessionView, WaitingPlace } from '../../protocol/rest.ts';
 import { MAX_IMAGE_BYTES } from '../../protocol/session_image.ts';
 import { ROLES, type Role } from '../../sessions/ports.ts';
 import type { SessionWish } from '../../sessions/SessionRegistry.ts';
 import { createId } from '../../sessions/session_ids.ts';
 import type { ApiContext } from '../ApiContext.ts';
-import { BlendBody, CutBody, ERROR_RESPONSES, FlowBody, InputBody, InterruptBody, RedirectBody, RewindBody, SessionPath, TokenAnswer, TokenRequest, WaitQuery } from '../route_schemas.ts';
+import { BlendBody, CutBody, ERROR_RESPONSES, FlowBody, ForkBody, InputBody, InterruptBody, RedirectBody, RewindBody, SessionPath, TokenAnswer, TokenRequest, WaitQuery } from '../route_schemas.ts';
 import { TokenBucket } from '../TokenBucket.ts';
 
 /** Requests by REST, per session: well under what the media thread takes from one sender, so that it never refuses one unheard. */
@@ -93,6 +93,14 @@ export function sessionRoutes(fastify: FastifyInstance, context: ApiContext): vo
     if (excess !== undefined) throw new SegueError('forbidden', `the caller has no role ${excess}`, { param: 'roles' });
     const { token, expiresAt } = await tokens.issue({ sessionId: session.id, roles });
     return reply.code(201).send({ clientToken: token, expiresAt });
+  });
+
+  app.post('/v1/sessions/:id/fork', { config: { access: { session: 'drive' } }, preValidation: emptyBodyIsNoRequest, schema: { summary: 'Make another session with the same past, up to a moment of it; also of one that has ended and is kept', tags: ['sessions'], params: SessionPath, body: ForkBody, response: { 201: ForkedSession, ...ERROR_RESPONSES } } }, async ({ params, body, principal }, reply) => {
+    const waitMs = bucket.take(params.id);
+    if (waitMs > 0) throw new SegueError('rate_limited', 'too many requests for this session', { retryAfterMs: waitMs });
+    const { session, from } = await registry.fork(params.id, body);
+    const { token, expiresAt } = await tokens.issue({ sessionId: session.id, roles: principal?.kind === 'client' ? principal.roles : ROLES });
+    return reply.code(201).header('location', `/v1/sessions/${session.id}`).send({ id: session.id, state: session.state, clientToken: token, expiresAt, estimate: { costPerSecond: context.card.deviceSecondsPerSecond }, from });
   });
 
   const submit = async (id: string, message: SessionRequest, wait: 'accepted' | 'applied' | undefined) => {

@@ -245,7 +245,7 @@ export class EngineCore {
   // ---------------------------------------------------------------- sessions
 
   #open(message: Extract<ControlToEngine, { type: 'session.open' }>): void {
-    const { sessionId, model, program: name, seed, prompt, image, adapter = null, plan, strength, channels, story = null, replay } = message;
+    const { sessionId, model, program: name, seed, prompt, image, adapter = null, plan, strength, channels, story = null, replay, fork, lineage } = message;
     const refuse = (error: SegueError): void => this.#deps.toControl({ type: 'session.refused', sessionId, error: error.toBody() });
     const program = this.#deps.programs[name];
     if (this.#draining) return refuse(new SegueError('draining', 'the server is being stopped'));
@@ -254,8 +254,12 @@ export class EngineCore {
     if (program === undefined) return refuse(new SegueError('program_not_found', `no program ${name}`, { param: 'program' }));
     if (program.tape !== undefined && this.#reader === null) return refuse(new SegueError('not_kept', 'nothing is kept here that could be played'));
     const { retryAfterMs } = this.#options;
+    const past = fork === undefined ? null : (this.#sessions.get(fork.from)?.forkAt(fork.to90k) ?? null);
+    if (fork !== undefined && past === null) return refuse(new SegueError('not_kept', `session ${fork.from} has nothing of that moment in memory`));
     let reason = 'no device answers';
-    for (const device of this.#placement.rank(this.#devices)) {
+    // Blocks lie with one executor: what shares them goes there.
+    const ranked = this.#placement.rank(this.#devices).filter((device) => fork === undefined || device === this.#sessions.get(fork.from)!.device);
+    for (const device of ranked) {
       const ask = () => device.admission.admit(sessionId, program.demand, { video: channels.video.slots, audio: channels.audio.slots });
       let admission = ask();
       // What nobody has asked for yet makes room for whoever comes.
@@ -270,8 +274,8 @@ export class EngineCore {
       let resumed: ResumedStory | null = null;
       try {
         const resume = (kept: KeptStory) => resumeStory(kept, { sessionId, program, seed, device });
-        resumed = story === null ? null : resume(story);
-        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(strength === undefined ? {} : { strength }), ...(replay === undefined ? {} : { replay }), channels, device, grant: admission.grant, resumed, resume }, this.#sessionDependencies());
+        resumed = past?.resumed ?? (story === null ? null : resume(story));
+        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(strength === undefined ? {} : { strength }), ...(replay === undefined ? {} : { replay }), channels, device, grant: admission.grant, resumed, resume, ...(lineage === undefined ? {} : { lineage }) }, this.#sessionDependencies());
       } catch (error) {
         resumed?.settle();
         admission.grant.release();
@@ -280,9 +284,12 @@ export class EngineCore {
       this.#sessions.set(sessionId, session);
       device.worker.attach(sessionId, { video: channels.video, audio: channels.audio });
       session.start(resumed?.exact ?? null);
+      past?.keep(session);
       return;
     }
     this.#trace({ type: 'trace.scheduler', name: 'session.refused', atMs: this.#deps.clock.now(), sessionId, args: { reason } });
+    // Another device may have room for it, with memory of its own.
+    if (fork !== undefined && this.#devices.length > 1) return refuse(new SegueError('not_kept', `the device of session ${fork.from} is full (${reason})`));
     refuse(reason === 'no device answers' ? new SegueError('engine_unavailable', reason, { retryAfterMs }) : new SegueError('at_capacity', `another session can't be sustained (${reason})`, { retryAfterMs }));
   }
 

@@ -94,9 +94,10 @@ export class EngineSession implements WorkSource {
   readonly #resumed: ResumedStory | null;
   #speculation: Speculation | null = null;
 
-  constructor({ sessionId, program, seed, prompt, image, adapter, plan, strength, replay, channels, device, grant, resumed, resume }: SessionOpening, deps: SessionDependencies) {
+  constructor({ sessionId, program, seed, prompt, image, adapter, plan, strength, replay, channels, device, grant, resumed, lineage, resume }: SessionOpening, deps: SessionDependencies) {
     const begin = () => program.open({ seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(strength === undefined ? {} : { strength }), ...(replay === undefined ? {} : { replay }) });
-    const initial = resumed?.initial ?? begin();
+    const from = resumed?.initial ?? begin();
+    const initial = lineage === undefined ? from : program.returned(from, from, 0, lineage);
     this.sessionId = sessionId;
     this.program = program;
     this.seed = seed;
@@ -131,7 +132,7 @@ export class EngineSession implements WorkSource {
       this.timeline.detach(nowMs, initial.position90k);
     }
     this.#records = openRecords(this);
-    this.#recorder = openRecorder({ sessionId, program, device, keep: deps.keep, records: this.#records, clock: deps.clock, toControl: deps.toControl, story: resumed?.kept ?? null });
+    this.#recorder = openRecorder({ sessionId, program, device, keep: deps.keep, records: this.#records, clock: deps.clock, toControl: deps.toControl, story: resumed === null ? null : { kept: resumed.kept, lastChunk: initial.chunk - 1 } });
     const { words, timeline, reserve, latch } = this;
     this.#progress = new StoryProgress({ sessionId, program, story: this.#story, timeline, recorder: this.#recorder, clock: deps.clock, epoch: () => this.epoch, toControl: deps.toControl, trace: this.#trace });
     this.#scenes = new SceneRequests({
@@ -242,7 +243,7 @@ export class EngineSession implements WorkSource {
 
   /** @param resumedExactly whether a story that it goes on with has the same bits as if it had never stopped; null where it begins. */
   start(resumedExactly: boolean | null = null): void {
-    this.#deps.toControl({ type: 'session.opened', sessionId: this.sessionId, format: this.program.format, kept: this.#recorder !== null, ...(resumedExactly === null ? {} : { resumedExactly }) });
+    this.#deps.toControl({ type: 'session.opened', sessionId: this.sessionId, format: this.program.format, kept: this.#recorder !== null, ...(resumedExactly === null ? {} : { resumedExactly, at90k: this.#story.state.position90k }) });
     this.#streams.init(this.program.format);
     this.#tape?.pull();
     this.#deps.changed(this);
@@ -310,6 +311,25 @@ export class EngineSession implements WorkSource {
     this.#tape?.pull();
     this.#deps.changed(this);
     this.#speculation?.moved();
+  }
+
+  /**
+   * A version at or before a moment of the story, for another session to go on from: its blocks are counted again, and nothing here changes. Null where it isn't in memory.
+   * `keep` makes what is kept of the past the other's as well.
+   */
+  forkAt(to90k: MediaTime90k): { readonly resumed: ResumedStory; readonly keep: (fork: EngineSession) => void } | null {
+    const version = this.closed ? null : this.#story.at(to90k);
+    if (version === null) return null;
+    const resumed: ResumedStory = { initial: version, exact: true, speed: this.words.action.speed, kept: {}, held: () => undefined, settle: () => undefined };
+    return { resumed, keep: (fork) => this.#shareKept(fork, version) };
+  }
+
+  #shareKept(fork: EngineSession, version: ProgramState): void {
+    if (fork.#recorder === null || this.#recorder === null) return;
+    const { branch, chunk } = this.#recorder.end;
+    fork.#recorder.copyFrom(this.sessionId, { branch, chunk: Math.min(chunk, version.chunk - 1) });
+    // What this one has yet to commit is the other's beginning.
+    for (const later of this.#story.from(0)) if (later.chunk - 1 > chunk && later.position90k <= version.position90k) fork.#recorder.committed(later, fork.epoch);
   }
 
   /** What was kept of the story, for a rewind that waits for it. */

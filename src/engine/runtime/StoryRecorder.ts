@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../../observe/clock.ts';
-import type { KeptBranch, KeptStory, KeptTensor } from '../../streams/storage_messages.ts';
+import type { KeptBranch, KeptStory, KeptTensor, StorageWrite } from '../../streams/storage_messages.ts';
 import type { BlockPool } from '../memory/BlockPool.ts';
 import type { BlockId } from '../model/work.ts';
 import type { ProgramState } from '../programs/RealtimeProgram.ts';
@@ -19,9 +19,13 @@ export interface StoryRecorderOptions {
   /** The branch that it goes on with, and how many there are. */
   readonly branch?: number;
   readonly branches?: number;
+  /** The last chunk that is kept already. */
+  readonly lastChunk?: number;
   /** What is kept has a gap from this chunk on, or (null) goes on again. */
   readonly behind: (fromChunk: number | null, reason?: string) => void;
 }
+
+export type ChunkWrite = Extract<StorageWrite, { readonly type: 'chunk' }>;
 
 /** Between the copies of a snapshot's tensors: whatever else the engine has to do comes first. */
 const COPY_INTERVAL_MS = 1;
@@ -36,6 +40,8 @@ const COPY_INTERVAL_MS = 1;
 export class StoryRecorder {
   readonly #options: StoryRecorderOptions;
   #lastSnapshot = -Infinity;
+  /** The last chunk of the story that was sent; -1: none. */
+  #lastChunk: number;
   #copying: { readonly blocks: readonly BlockId[]; timer: Timer } | null = null;
   #behind = false;
   #closed = false;
@@ -46,6 +52,7 @@ export class StoryRecorder {
     this.#options = options;
     this.#branch = options.branch ?? 0;
     this.#branches = options.branches ?? 1;
+    this.#lastChunk = options.lastChunk ?? -1;
   }
 
   /** A version was committed; its blocks are there during the call. Never throws: a story that can't be kept goes on, and it is told. */
@@ -61,24 +68,47 @@ export class StoryRecorder {
     }
   }
 
+  /** Where what is kept ends. */
+  get end(): { readonly branch: number; readonly chunk: number } {
+    return { branch: this.#branch, chunk: this.#lastChunk };
+  }
+
+  /** What is kept of another session up to a chunk is this one's as well. */
+  copyFrom(from: string, { branch, chunk: throughChunk }: StoryRecorder['end']): void {
+    this.#options.outlet.offer({ type: 'fork', sessionId: this.#options.sessionId, from, branch, throughChunk }, []);
+    this.#lastChunk = throughChunk;
+  }
+
+  /** The chunk that ends at a version, as it would be kept; null inside of one. To be {@link put}, or not. */
+  copyOf(version: ProgramState, epoch: number): ChunkWrite | null {
+    const part = this.#options.keeping.chunk(version);
+    return part === null ? null : this.#recorded(part, epoch);
+  }
+
+  put(write: ChunkWrite): void {
+    this.#options.outlet.offer(write, write.chunk.tensors);
+  }
+
   /** What is kept from here on is of another branch. Returns its number. */
   branchOff(at: Omit<KeptBranch, 'branch' | 'parent'>): number {
     const { sessionId, outlet } = this.#options;
     const branch = this.#branches++;
     outlet.offer({ type: 'branch', sessionId, branch: { ...at, branch, parent: this.#branch } }, []);
     this.#branch = branch;
+    this.#lastChunk = Math.min(this.#lastChunk, at.fromChunk - 1);
     // A snapshot of what came after doesn't lead to it.
     if (this.#lastSnapshot >= at.fromChunk) this.#lastSnapshot = at.fromChunk - 1;
     return branch;
   }
 
   #keep(part: KeptChunkPart, version: ProgramState, epoch: number): void {
-    const { sessionId, keeping, outlet, clock, snapshotChunks, behind, records } = this.#options;
+    const { outlet, clock, snapshotChunks, behind, keeping, records } = this.#options;
     const beginMs = clock.now();
     const { chunk } = part;
-    const kept = records.record(part, epoch);
+    const write = this.#recorded(part, epoch);
     records.settled(part.end90k);
-    const taken = outlet.offer({ type: 'chunk', sessionId, branch: this.#branch, chunk: kept }, kept.tensors);
+    const taken = outlet.offer(write, write.chunk.tensors);
+    if (taken) this.#lastChunk = chunk;
     if (taken === this.#behind) {
       this.#behind = !taken;
       if (taken) this.#lastSnapshot = -Infinity;
@@ -89,6 +119,11 @@ export class StoryRecorder {
     outlet.spent.chunks++;
     outlet.spent.longestMs = Math.max(outlet.spent.longestMs, tookMs);
     if (taken && this.#copying === null && chunk - this.#lastSnapshot >= snapshotChunks) this.#begin(keeping.snapshot(version));
+  }
+
+  #recorded(part: KeptChunkPart, epoch: number): ChunkWrite {
+    const { sessionId, records } = this.#options;
+    return { type: 'chunk', sessionId, branch: this.#branch, chunk: records.record(part, epoch) };
   }
 
   /** Lets go of what it holds; idempotent. */
@@ -135,14 +170,14 @@ export class StoryRecorder {
 }
 
 /** For a session whose story is kept; null where there is nowhere to keep it, or nothing that could be read back. */
-export function openRecorder({ sessionId, program, device, keep, records, clock, toControl, story }: Pick<SessionOpening, 'sessionId' | 'program' | 'device'> & Pick<SessionDependencies, 'keep' | 'clock' | 'toControl'> & { readonly records: ChunkRecords | null; readonly story: Pick<KeptStory, 'branch' | 'branches'> | null }): StoryRecorder | null {
+export function openRecorder({ sessionId, program, device, keep, records, clock, toControl, story }: Pick<SessionOpening, 'sessionId' | 'program' | 'device'> & Pick<SessionDependencies, 'keep' | 'clock' | 'toControl'> & { readonly records: ChunkRecords | null; readonly story: { readonly kept: Pick<KeptStory, 'branch' | 'branches'>; readonly lastChunk: number } | null }): StoryRecorder | null {
   const { pool } = device;
   if (keep === null || program.keeping === undefined || records === null) return null;
   return new StoryRecorder({
     sessionId,
     keeping: program.keeping,
     ...keep,
-    ...story,
+    ...(story === null ? {} : { ...story.kept, lastChunk: story.lastChunk }),
     pool,
     clock,
     records,

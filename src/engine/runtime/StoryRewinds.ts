@@ -5,7 +5,7 @@ import type { ProgramState, RealtimeProgram } from '../programs/RealtimeProgram.
 import type { HaltedBy, SessionHalt } from './SessionHalt.ts';
 import type { Story } from './Story.ts';
 import type { StoryProgress } from './StoryProgress.ts';
-import type { StoryRecorder } from './StoryRecorder.ts';
+import type { ChunkWrite, StoryRecorder } from './StoryRecorder.ts';
 import type { ResumedStory } from './resume_story.ts';
 
 export type RewindRequest = Extract<EngineRequest, { readonly request: 'rewind' }>;
@@ -40,6 +40,7 @@ const STORY_WATCHDOG_MS = 4_500;
 interface Awaited {
   readonly request: RewindRequest;
   readonly was: HaltedBy;
+  readonly seen: ChunkWrite | null;
   readonly watchdog: Timer;
 }
 
@@ -60,19 +61,19 @@ export class StoryRewinds {
   /** @param request has been accepted. */
   begin(request: RewindRequest): void {
     const { program, story, progress, halt, recorder } = this.#parts;
-    this.#recordSeen(request.presented90k);
+    const seen = this.#seenChunk(request.presented90k);
     story.replace(program.withdraw(story.state));
     const was = halt.by;
     const version = story.at(request.to90k);
     halt.go();
-    if (version !== null) return this.#goBackTo(version, request);
+    if (version !== null) return this.#goBackTo(version, request, seen);
     // Until it is known better, the story stands at what was seen.
     progress.backTo(request.presented90k);
     if (recorder === null) return this.#fail(request, was, new SegueError('not_kept', 'that moment is no longer in memory, and sessions are not kept on disk', { param: 'media90k' }));
     const { sessionId, clock, toControl } = this.#parts;
     halt.awaitStory(true);
     const watchdog = clock.schedule(clock.now() + STORY_WATCHDOG_MS, () => this.#settle(() => this.#fail(request, was, new SegueError('timed_out', 'what is kept of the story was not read in time'))));
-    this.#awaited = { request, was, watchdog };
+    this.#awaited = { request, was, seen, watchdog };
     toControl({ type: 'story.wanted', sessionId, requestId: request.requestId, to90k: request.to90k, exact: request.exact });
   }
 
@@ -96,12 +97,12 @@ export class StoryRewinds {
   deliver({ requestId, story, error }: DeliveredStory): void {
     const awaited = this.#awaited;
     if (awaited?.request.requestId !== requestId) return;
-    const { request, was } = awaited;
+    const { request, was, seen } = awaited;
     this.#settle(() => {
       if (error !== undefined) return this.#fail(request, was, SegueError.from(error));
       try {
-        if (story === null) return this.#goBackTo(this.#parts.begin(), request);
-        this.#goOnFrom(story, request);
+        if (story === null) return this.#goBackTo(this.#parts.begin(), request, seen);
+        this.#goOnFrom(story, request, seen);
       } catch (fault) {
         this.#fail(request, was, fault instanceof SegueError ? fault : new SegueError('internal', 'the story could not be gone back on', { cause: fault }));
       }
@@ -122,11 +123,11 @@ export class StoryRewinds {
     return this.#waiting.splice(0);
   }
 
-  #goOnFrom(story: NonNullable<DeliveredStory['story']>, request: RewindRequest): void {
+  #goOnFrom(story: NonNullable<DeliveredStory['story']>, request: RewindRequest, seen: ChunkWrite | null): void {
     const resumed = this.#parts.resume(story);
     try {
       if (request.exact && !resumed.exact) throw new SegueError('not_kept', 'no snapshot leads to that moment without a gap, or it was made on another machine: it can only be gone back to without `exact`', { param: 'exact' });
-      this.#goBackTo(resumed.initial, request);
+      this.#goBackTo(resumed.initial, request, seen);
       this.flowing();
       this.#resumed = resumed;
     } finally {
@@ -135,11 +136,12 @@ export class StoryRewinds {
     }
   }
 
-  #goBackTo(version: ProgramState, { requestId, conditioningVersion, presented90k }: RewindRequest): void {
+  #goBackTo(version: ProgramState, { requestId, conditioningVersion, presented90k }: RewindRequest, seen: ChunkWrite | null): void {
     const { sessionId, program, story, progress, recorder, epoch, toControl, applied } = this.#parts;
     const state = program.returned(version, story.state, conditioningVersion);
     progress.returnTo(state);
     const { position90k: media90k, chunk } = state;
+    if (seen !== null) recorder?.put(seen);
     const branch = recorder?.branchOff({ fromChunk: chunk, from90k: media90k, left90k: presented90k, requestId, epoch: epoch() }) ?? 0;
     toControl({ type: 'session.rewound', sessionId, requestId, epoch: epoch(), media90k, presented90k, branch });
     applied(requestId);
@@ -159,10 +161,10 @@ export class StoryRewinds {
   }
 
   /** What was seen of a chunk that isn't committed is part of no future: it is kept with what came before it, so that it can still be computed again. */
-  #recordSeen(presented90k: number): void {
+  #seenChunk(presented90k: number): ChunkWrite | null {
     const { story, program, recorder, epoch } = this.#parts;
-    if (recorder === null) return;
-    const chunk = story.from(story.committed.position90k + 1).find((version) => program.keeping?.chunk(version) != null);
-    if (chunk !== undefined && program.keeping!.chunk(chunk)!.start90k < presented90k) recorder.committed(chunk, epoch());
+    if (recorder === null) return null;
+    const end = story.from(story.committed.position90k + 1).find((version) => program.keeping?.chunk(version) != null);
+    return end !== undefined && program.keeping!.chunk(end)!.start90k < presented90k ? recorder.copyOf(end, epoch()) : null;
   }
 }

@@ -53,6 +53,8 @@ export interface SessionOpening {
   readonly grant: AdmissionGrant;
   /** Goes on from here instead of beginning. */
   readonly resumed: ResumedStory | null;
+  /** Of its future, where another session has the same past. */
+  readonly lineage?: number;
   /** Puts a story that was kept in place. @throws {SegueError} */
   readonly resume: (story: KeptStory) => ResumedStory;
 }

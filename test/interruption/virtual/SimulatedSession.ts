@@ -15,6 +15,8 @@ export type RequestBody =
   | { readonly request: 'redirect'; readonly prompt: string | null; readonly plan?: Readonly<Record<string, string>>; readonly adapter?: AdapterInForce | null; readonly seamless: boolean }
   | { readonly request: 'cut'; readonly prompt: string }
   | { readonly request: 'blend'; readonly prompt: string; readonly chunks: number }
+  /** `to90k`: as asked for; no more than what was seen is gone back to. */
+  | { readonly request: 'rewind'; readonly to90k: number; readonly exact: boolean }
   | { readonly request: 'hold' }
   | { readonly request: 'release' }
   | { readonly request: 'pause' }
@@ -54,6 +56,10 @@ export class SimulatedSession {
   readonly faults: { readonly fatal: boolean; readonly code: string }[] = [];
   readonly texts: Extract<EngineToControl, { type: 'text' }>[] = [];
   committed90k = 0;
+  /** Where rewinds were asked to go, and where they went. */
+  readonly wanted = new Map<string, number>();
+  readonly rewinds: { readonly requestId: string; readonly media90k: number }[] = [];
+  opened: Extract<EngineToControl, { type: 'session.opened' }> | null = null;
   lastDeliveryMs = 0;
   ended = false;
   refused = false;
@@ -124,6 +130,17 @@ export class SimulatedSession {
     this.#epoch = request.epoch;
   }
 
+  /** The story went back: all that came after is another future's. */
+  #rewound({ media90k, presented90k, requestId }: Extract<EngineToControl, { type: 'session.rewound' }>): void {
+    const wanted = this.wanted.get(requestId)!;
+    assert.ok(media90k <= Math.max(0, wanted) && media90k <= presented90k, `no later than was asked for: ${media90k}, ${wanted}`);
+    assert.equal(media90k % this.#frame90k, 0);
+    this.rewinds.push({ requestId, media90k });
+    this.committed90k = Math.min(this.committed90k, media90k);
+    this.#next.video = this.#next.audio = this.#expectedStart = this.#newest90k = media90k;
+    this.#sent90k = this.#seen90k = this.#reported90k = media90k;
+  }
+
   /** A story that was kept up to here: all of it was seen. */
   startAt(media90k: number): void {
     this.#next.video = this.#next.audio = this.#expectedStart = this.#newest90k = media90k;
@@ -156,6 +173,13 @@ export class SimulatedSession {
     switch (message.type) {
       case 'session.refused':
         this.refused = true;
+        break;
+      case 'session.opened':
+        this.opened = message;
+        if (message.at90k !== undefined) this.startAt(message.at90k);
+        break;
+      case 'session.rewound':
+        this.#rewound(message);
         break;
       case 'request.applied':
       case 'request.failed':

@@ -7,12 +7,13 @@ import type { ChunkData } from '../../../src/realtime-programs/ContinuationKeepi
 import { SimulatedWorker, type SimulatedOutcome } from '../../../src/engine/runtime/SimulatedWorker.ts';
 import type { WorkUnitBatch } from '../../../src/engine/model/work.ts';
 import { VirtualClock } from '../../../src/observe/virtual_clock.ts';
+import { SegueError } from '../../../src/protocol/errors.ts';
 import type { AdapterInForce } from '../../../src/protocol/session_adapter.ts';
 import type { MediaEvent } from '../../../src/streams/media_events.ts';
 import type { EngineRequest, EngineToControl } from '../../../src/streams/messages.ts';
 import { continuationModel } from '../../../src/realtime-programs/drive_model.ts';
 import { VideoContinuation } from '../../../src/realtime-programs/VideoContinuation.ts';
-import type { KeptChunk, KeptSnapshot, KeptStory, ToStorage } from '../../../src/streams/storage_messages.ts';
+import type { KeptBranch, KeptChunk, KeptSnapshot, KeptStory, ToStorage } from '../../../src/streams/storage_messages.ts';
 import { batchMs, LANGUAGE, scriptedModel, scriptedValues, UNIT_MS, type ScriptedModel } from './scripted_model.ts';
 import { SimulatedSession, type RequestBody } from './SimulatedSession.ts';
 
@@ -30,6 +31,14 @@ export interface SimulationOptions {
   readonly outcome?: (batch: WorkUnitBatch, predictedMs: number) => SimulatedOutcome;
 }
 
+/** The story in force, and what was left. */
+interface KeptSide {
+  chunks: KeptChunk[];
+  snapshots: KeptSnapshot[];
+  readonly branches: KeptBranch[];
+  readonly left: { readonly branch: number; readonly chunk: KeptChunk }[];
+}
+
 const MODELS = new Map<string, ScriptedModel>();
 
 export class Simulation {
@@ -39,7 +48,9 @@ export class Simulation {
   readonly sessions = new Map<string, SimulatedSession>();
   readonly messages: EngineToControl[] = [];
   /** What the storage side was given, by session. */
-  readonly kept = new Map<string, { readonly chunks: KeptChunk[]; readonly snapshots: KeptSnapshot[] }>();
+  readonly kept = new Map<string, KeptSide>();
+  /** How a question for what is kept is answered: after so long, or not at all. */
+  reading: () => { readonly delayMs: number; readonly fails: boolean } = () => ({ delayMs: 5, fails: false });
   readonly batches: number[] = [];
   keepTraces = false;
   /** Requests may overtake each other on their way to the engine. */
@@ -90,9 +101,19 @@ export class Simulation {
     const { format, framesPerChunk } = this.#model.program;
     const session = new SimulatedSession({ sessionId, clock: this.clock, format, framesPerChunk, slots: this.#slots, toEngine: (message) => this.core.receiveMedia(message) });
     this.sessions.set(sessionId, session);
-    this.kept.set(sessionId, { chunks: [], snapshots: [] });
+    this.kept.set(sessionId, { chunks: [], snapshots: [], branches: [], left: [] });
     if (story !== null) session.startAt(story.chunks.at(-1)!.end90k);
     this.core.receive({ type: 'session.open', ...(story === null ? {} : { story }), ...(plan === null ? {} : { plan }), sessionId, model: this.#model.loaded.modelId, program: 'drive', seed, prompt, image, adapter, tenant: 't', channels: session.channels });
+    return session;
+  }
+
+  /** Another session with the past of one, as far as it is in memory. */
+  fork(from: SimulatedSession, sessionId: string, to90k: number, lineage = 2 ** 30 + this.sessions.size): SimulatedSession {
+    const { format, framesPerChunk } = this.#model.program;
+    const session = new SimulatedSession({ sessionId, clock: this.clock, format, framesPerChunk, slots: this.#slots, toEngine: (message) => this.core.receiveMedia(message) });
+    this.sessions.set(sessionId, session);
+    this.kept.set(sessionId, { chunks: [], snapshots: [], branches: [], left: [] });
+    this.core.receive({ type: 'session.open', fork: { from: from.sessionId, to90k }, lineage, sessionId, model: this.#model.loaded.modelId, program: 'drive', seed: 1, prompt: null, image: null, tenant: 't', channels: session.channels });
     return session;
   }
 
@@ -100,7 +121,9 @@ export class Simulation {
   request(session: SimulatedSession, requestId: string, body: RequestBody, delayMs = 0): void {
     const presented90k = session.held90k;
     const epoch = fencing(body as EngineRequest) ? session.fence() : session.words.epoch;
-    const request = { type: 'session.request', sessionId: session.sessionId, requestId, epoch, conditioningVersion: epoch, presented90k, ...body } as EngineRequest;
+    const rewinds = body.request === 'rewind' ? { to90k: Math.min(body.to90k, presented90k) } : {};
+    if (body.request === 'rewind') session.wanted.set(requestId, body.to90k);
+    const request = { type: 'session.request', sessionId: session.sessionId, requestId, epoch, conditioningVersion: epoch, presented90k, ...body, ...rewinds } as EngineRequest;
     if (body.request !== 'adopt') session.asked(requestId);
     this.#deliver(session, () => {
       session.delivered(request);
@@ -148,13 +171,14 @@ export class Simulation {
   }
 
   /** As a disk would give it back now; null where nothing was kept yet. */
-  story(sessionId: string): KeptStory | null {
-    const { chunks, snapshots } = this.kept.get(sessionId)!;
+  story(sessionId: string, through = Infinity): KeptStory | null {
+    const { branches, ...kept } = this.kept.get(sessionId)!;
+    const chunks = kept.chunks.filter(({ chunk }) => chunk <= through);
     const last = chunks.at(-1);
     if (last === undefined) return null;
-    const snapshot = snapshots.at(-1) ?? null;
+    const snapshot = kept.snapshots.findLast(({ chunk }) => chunk <= last.chunk) ?? null;
     const { modelId, weightsVersion, fingerprint: machine } = this.#model.loaded;
-    return { fingerprint: { modelId, weightsVersion, adapterVersions: {}, machine }, chunks: chunks.filter(({ chunk }) => chunk >= Math.min(snapshot?.chunk ?? last.chunk, last.chunk - 7)), snapshot };
+    return { fingerprint: { modelId, weightsVersion, adapterVersions: {}, machine }, chunks: chunks.filter(({ chunk }) => chunk >= Math.min(snapshot?.chunk ?? last.chunk, last.chunk - 7)), snapshot, branch: branches.at(-1)?.branch ?? 0, branches: branches.length + 1 };
   }
 
   /** What is kept is the story: chunk after chunk without a gap, each with all that it was made from. */
@@ -162,9 +186,24 @@ export class Simulation {
     assert.ok(message.type === 'write');
     const { write, number } = message;
     this.clock.schedule(this.clock.now() + 20, () => this.core.receiveStorage({ type: 'stored', through: number }));
-    if (write.type === 'snapshot') return void this.kept.get(write.sessionId)!.snapshots.push(write.snapshot);
+    const side = 'sessionId' in write ? this.kept.get(write.sessionId)! : null;
+    assert.ok(side !== null);
+    const branch = side.branches.at(-1)?.branch ?? 0;
+    if (write.type === 'snapshot') {
+      // One that was being copied when the story went back is of what was left.
+      if (write.branch === branch || write.snapshot.chunk < side.branches.find((later) => later.branch > write.branch)!.fromChunk) side.snapshots.push(write.snapshot);
+      return;
+    }
+    if (write.type === 'branch') return this.#branch(side, write.branch);
+    if (write.type === 'fork') {
+      const { chunks, snapshots } = this.kept.get(write.from)!;
+      side.chunks = chunks.filter(({ chunk }) => chunk <= write.throughChunk);
+      side.snapshots = snapshots.filter(({ chunk }) => chunk <= write.throughChunk);
+      return;
+    }
     assert.ok(write.type === 'chunk');
-    const { chunks } = this.kept.get(write.sessionId)!;
+    assert.equal(write.branch, branch, 'of the branch in force');
+    const { chunks } = side;
     const { chunk } = write;
     const before = chunks.at(-1);
     if (before !== undefined) assert.deepEqual([chunk.chunk, chunk.start90k], [before.chunk + 1, before.end90k], 'chunk after chunk');
@@ -182,7 +221,29 @@ export class Simulation {
     chunks.push(chunk);
   }
 
+  #branch(side: KeptSide, branch: KeptBranch): void {
+    assert.equal(branch.branch, side.branches.length + 1);
+    assert.equal(branch.parent, side.branches.at(-1)?.branch ?? 0);
+    side.branches.push(branch);
+    for (const chunk of side.chunks.filter((kept) => kept.chunk >= branch.fromChunk)) side.left.push({ branch: branch.parent, chunk });
+    side.chunks = side.chunks.filter(({ chunk }) => chunk < branch.fromChunk);
+    side.snapshots = side.snapshots.filter(({ chunk }) => chunk < branch.fromChunk);
+  }
+
+  /** As the control thread does. */
+  #answerStory({ sessionId, requestId, to90k, exact }: Extract<EngineToControl, { type: 'story.wanted' }>): void {
+    const { delayMs, fails } = this.reading();
+    this.clock.schedule(this.clock.now() + delayMs, () => {
+      const message = { type: 'session.story', sessionId, requestId } as const;
+      if (fails) return this.core.receive({ ...message, story: null, error: new SegueError('not_kept', 'it is gone').toBody() });
+      const last = this.kept.get(sessionId)!.chunks.findLast(({ end90k }) => end90k <= to90k);
+      const story = last === undefined ? null : this.story(sessionId, last.chunk);
+      this.core.receive({ ...message, story: story === null || exact ? story : { ...story, chunks: story.chunks.slice(-8), snapshot: null } });
+    });
+  }
+
   #onControl(message: EngineToControl): void {
+    if (message.type === 'story.wanted') this.#answerStory(message);
     if (message.type === 'session.keeping') this.#checked(() => assert.fail(`not kept from chunk ${message.behindFromChunk}: ${message.reason}`));
     if (message.type !== 'engine.stats' && (message.type !== 'trace' || this.keepTraces)) this.messages.push(message);
     if ('sessionId' in message) this.#checked(() => this.sessions.get(message.sessionId)?.onControl(message));
