@@ -15,7 +15,7 @@ import type { RequestBody, SimulatedSession } from './SimulatedSession.ts';
 const event = fc.record({
   afterMs: fc.integer({ min: 0, max: 120 }),
   delayMs: fc.constantFrom(0, 0, 0, 1, 25, 100, 250),
-  what: fc.constantFrom('interrupt', 'hard', 'hard', 'hard', 'seamless', 'seamless', 'cut', 'cut', 'blend', 'blend', 'hold', 'hold', 'release', 'cutNonsense', 'pause', 'resume', 'adopt', 'nonsense', 'hardNonsense', 'style', 'hardStyle', 'tap', 'left', 'right', 'straight', 'hurry', 'outlast', 'draft', 'draft', 'draft', 'otherDraft', 'noDraft'),
+  what: fc.constantFrom('interrupt', 'hard', 'hard', 'hard', 'seamless', 'seamless', 'cut', 'cut', 'blend', 'blend', 'hold', 'hold', 'release', 'cutNonsense', 'pause', 'resume', 'adopt', 'nonsense', 'hardNonsense', 'style', 'hardStyle', 'rewind', 'rewind', 'rewindFar', 'rewindExact', 'fork', 'tap', 'left', 'right', 'straight', 'hurry', 'outlast', 'draft', 'draft', 'draft', 'otherDraft', 'noDraft'),
   session: fc.integer({ min: 0, max: 1 }),
 } as const);
 
@@ -29,12 +29,21 @@ const schedule = fc.record({
   events: fc.array(event, { minLength: 1, maxLength: 8 }),
   closeEarly: fc.boolean(),
   unordered: fc.boolean(),
+  pastChunks: fc.constantFrom(0, 1, 3, 60),
+  readingMs: fc.constantFrom(0, 5, 40, 300),
+  readingFails: fc.boolean(),
 });
 
 type Schedule = typeof schedule extends fc.Arbitrary<infer S> ? S : never;
 
-function body(what: Schedule['events'][number]['what'], index: number): RequestBody | null {
+function body(what: Schedule['events'][number]['what'], index: number, held90k: number): RequestBody | null {
   switch (what) {
+    case 'rewind':
+      return { request: 'rewind', to90k: Math.max(0, held90k - index * 8_000), exact: false };
+    case 'rewindFar':
+      return { request: 'rewind', to90k: Math.floor((held90k * (index % 3)) / 4), exact: false };
+    case 'rewindExact':
+      return { request: 'rewind', to90k: Math.floor(held90k / 2), exact: true };
     case 'interrupt':
     case 'pause':
     case 'resume':
@@ -92,19 +101,21 @@ function outcomeOf(trouble: Schedule['trouble'], random: () => number, calm: () 
 async function play(plan: Schedule): Promise<void> {
   let calm = false;
   const outcome = outcomeOf(plan.trouble, randomOf(plan.seed), () => calm);
-  const simulation = new Simulation({ steps: plan.steps, slots: plan.slots, engine: { unitWatchdogMs: 300 }, outcome: (_, predictedMs) => outcome(predictedMs) });
+  const simulation = new Simulation({ steps: plan.steps, slots: plan.slots, engine: { unitWatchdogMs: 300, pastChunks: plan.pastChunks, snapshotChunks: 30 }, outcome: (_, predictedMs) => outcome(predictedMs) });
   simulation.unordered = plan.unordered;
+  simulation.reading = () => ({ delayMs: plan.readingMs, fails: plan.readingFails && !calm });
   const sessions = Array.from({ length: plan.sessions }, (_, index) => simulation.open(`s${index}`, index === 0 ? null : 'scene 2', plan.seed >>> 1, (plan.seed + index) % 4 === 0 ? IMAGE : null));
   for (const session of sessions) session.reportDelayMs = plan.reportDelayMs;
   for (const [index, { afterMs, delayMs, what, session: which }] of plan.events.entries()) {
     await simulation.run(afterMs);
     const session = sessions[which % sessions.length]!;
-    const request = body(what, index);
+    const request = body(what, index, session.held90k);
     if (what === 'draft' || what === 'otherDraft' || what === 'noDraft') {
       // The words of the event that comes next, others, or none.
       const prompt = what === 'noDraft' ? null : `scene ${(index + (what === 'draft' ? 1 : 4)) % 10}`;
       simulation.draft(session, `d${index}`, prompt, { seamless: plan.events[index + 1]?.what === 'seamless', delayMs });
-    } else if (request !== null) simulation.request(session, `r${index}`, request, delayMs);
+    } else if (what === 'fork') sessions.push(simulation.fork(session, `f${index}`, Math.floor((session.held90k * (index % 4)) / 3)));
+    else if (request !== null) simulation.request(session, `r${index}`, request, delayMs);
     else if (what in STEER) for (const steer of STEER[what as keyof typeof STEER]) session.act(steer);
     else if (what === 'outlast') await simulation.run(HOLD_LIMIT_MS + 20);
     else session.reportDelayMs = 0;
@@ -114,7 +125,7 @@ async function play(plan: Schedule): Promise<void> {
     // The next turn always works, whatever happened before.
     calm = true;
     await simulation.run((plan.trouble === 'broken' ? 1200 : 100) + (plan.unordered ? 250 : 0));
-    for (const session of sessions) await nextTurn(simulation, session);
+    for (const session of sessions) if (!session.refused) await nextTurn(simulation, session);
   }
   await simulation.finish(plan.trouble === 'broken' ? 3_000 : 1_000);
 }
