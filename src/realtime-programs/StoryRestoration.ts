@@ -51,7 +51,7 @@ export class StoryRestoration {
   /** What may step now: one thing after the other, each from what the one before made. */
   turn(state: ContinuationState, { writes, encoder, encoded }: Restoration): LoopTurn {
     const { components, loops } = this.#model;
-    const base = { leadsTo: state.position90k, after: [components.write, ...Array<string>(this.#model.steps).fill(components.denoise), components.picture, components.sound], opensMedia: false, boosted: false };
+    const base = { leadsTo: state.position90k, after: [components.write, ...Array<string>(this.#model.steps).fill(components.denoise), components.picture, components.sound], opensMedia: false, boosted: false, restores: true } as const;
     if (encoder !== null) {
       return { ...base, loopId: 'encoder', kernel: loops.encoder.kind, component: components.encoder, state: encoder, lineage: state.lineage, conditioning: { kind: 'live', version: 0, prompt: null } };
     }

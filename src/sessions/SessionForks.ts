@@ -1,16 +1,15 @@
 import { randomInt } from 'node:crypto';
 import { SegueError } from '../protocol/errors.ts';
 import type { MediaTime90k } from '../streams/media_time.ts';
-import { PromptMemory } from './PromptMemory.ts';
 import { voiceInForce } from '../protocol/session_voice.ts';
+import { PromptMemory } from './PromptMemory.ts';
 import type { Session } from './Session.ts';
-import type { LimitsWish } from './SessionRegistry.ts';
 import type { SessionArchive } from './SessionArchive.ts';
 import type { SessionFork, SessionOptions } from './session_options.ts';
 import { readReturn } from './session_return.ts';
 
 /** What a session is made with that goes on with another's past. */
-export type ForkOptions = Omit<Session['origin'], 'limits'> & Required<Pick<SessionOptions, 'forked'>> & { readonly limits: LimitsWish };
+export type ForkOptions = Omit<Session['origin'], 'limits'> & { readonly limits: Partial<Session['origin']['limits']> } & Required<Pick<SessionOptions, 'forked'>>;
 
 export interface SessionForksParts {
   readonly archive: SessionArchive | null;
@@ -39,10 +38,10 @@ export class SessionForks {
     const to90k = Math.min(media90k ?? Infinity, parent.presented90k);
     const forked: SessionFork = { from: id, to90k, lineage, turnsAt: (at90k) => memory.upTo(at90k) };
     try {
-      return await open({ ...origin, limits: { ...origin.limits, ...origin.limits.budget }, forked });
+      return await open({ ...origin, forked });
     } catch (error) {
       if (!(error instanceof SegueError) || error.code !== 'not_kept' || this.#parts.archive === null) throw error;
-      return open({ ...origin, limits: { ...origin.limits, ...origin.limits.budget }, forked: { ...forked, story: await this.#parts.archive.story(id, to90k, true) } });
+      return open({ ...origin, forked: { ...forked, story: await this.#parts.archive.story(id, to90k, true) } });
     }
   }
 
@@ -56,7 +55,7 @@ export class SessionForks {
     }
     const { turns, options, position90k } = readReturn(world);
     const { program, seed, prompt, image } = world.session;
-    const { tenant, stamp, endsOnLeave, idleMs, orphanMs, budget = {}, voice = voiceInForce(), plan = null } = options;
+    const { tenant, stamp, endsOnLeave, idleMs, orphanMs, budget = {}, plan = null, voice = voiceInForce() } = options;
     const memory = new PromptMemory();
     memory.restore(turns);
     const to90k = Math.min(media90k ?? Infinity, position90k);
@@ -70,9 +69,9 @@ export class SessionForks {
       plan,
       tenant,
       stamp,
+      voice,
       endsOnLeave,
       limits: { idleMs, orphanMs, ...budget },
-      voice,
       forked: { from: id, to90k, lineage, turnsAt: (at90k) => memory.upTo(at90k), story },
     };
   }

@@ -62,11 +62,11 @@ describe('voice', { timeout: 240_000 }, () => {
   const sessions = (all: readonly Activity[]): string[] => all.map(({ session }) => session).filter((session, at, list) => session !== list[at - 1]);
 
   for (const transport of ['webrtc', 'websocket'] as const) {
-    const query = transport === 'websocket' ? '&transport=websocket' : '';
-
-    it(`a cough holds and is released, and no frame is lost (${transport})`, async (t) => {
-      await enter(`cough-${transport}`, cough(), query);
-      assert.equal(await page.probe.page.getByTestId('microphone').getAttribute('aria-pressed'), 'false', 'off until it is pressed');
+    it(`is off until the button is pressed; a cough then holds and is released, and no frame is lost (${transport})`, async (t) => {
+      // One clip for all: a browser plays one, from when its microphone is turned on.
+      await enter(transport, joined(cough(), room(5000), clip('speech'), room(9000), clip('speech')), transport === 'websocket' ? '&transport=websocket' : '');
+      assert.equal(await page.transport(), transport);
+      assert.equal(await page.probe.page.getByTestId('microphone').getAttribute('aria-pressed'), 'false');
       const before = await page.session();
       await microphone();
       const all = await until('held and released', (told) => sessions(told).includes('holding') && sessions(told).at(-1) === 'generating');
@@ -76,42 +76,40 @@ describe('voice', { timeout: 240_000 }, () => {
       await delay(1_500);
       await page.probe.drain();
       const paints = stamped(page.probe.samples).filter(({ t: at }) => at > held.t - 1_000 && at < released.t + 1_000);
+      assert.ok(paints.length > 4, `${paints.length} stamped pictures around the hold, ${stamped(page.probe.samples).length} of ${page.probe.samples.length} samples in all; ${page.probe.errors.slice(-3).join(' | ')}`);
       const numbers = paints.map(({ stamp }) => stamp.frame).filter((frame, at, list) => frame !== list[at - 1]);
       const steps = numbers.slice(1).map((frame, at) => (frame - numbers[at]! + FRAMES) % FRAMES);
-      const atHold = paints.findLastIndex(({ t: at }) => at < released.t);
-      const across = (paints[atHold + 1]!.stamp.frame - paints[atHold]!.stamp.frame + FRAMES) % FRAMES;
-      t.diagnostic(`held for ${Math.round(released.t - held.t)} ms; ${numbers.length} frames painted around it, largest step ${Math.max(...steps)}`);
-      assert.ok(across <= 1, `from frame ${paints[atHold]!.stamp.frame} to ${paints[atHold + 1]!.stamp.frame}`);
+      // Whatever a busy machine skips, the story stands still while it is held: where pictures pause longest, the numbers go on as if hardly any time had passed.
+      const shown = paints.filter(({ stamp }, at) => stamp.frame !== paints[at - 1]?.stamp.frame);
+      const gaps = shown.slice(1).map((paint, at) => ({ ms: paint.t - shown[at]!.t, frames: (paint.stamp.frame - shown[at]!.stamp.frame + FRAMES) % FRAMES }));
+      const pause = gaps.reduce((longest, gap) => (gap.ms > longest.ms ? gap : longest));
+      t.diagnostic(`held for ${Math.round(released.t - held.t)} ms; ${numbers.length} frames painted around it, largest step ${Math.max(...steps)}; ${pause.frames} on after ${Math.round(pause.ms)} ms`);
+      assert.ok((pause.frames * 1000) / 12 <= pause.ms - 200, `${pause.frames} frames on after ${pause.ms} ms`);
       assert.ok(steps.every((step) => step >= 1), 'no frame comes again');
       assert.equal((await page.session()).epoch, before.epoch, 'nothing was fenced');
     });
 
     it(`speech interrupts; the page says so, and drives on when nobody asks for anything (${transport})`, async (t) => {
-      await enter(`speech-${transport}`, clip('speech'), query);
       const { epoch } = await page.session();
-      await microphone();
-      const all = await until('interrupted', (told) => sessions(told).includes('interrupted'));
+      const all = await until('interrupted', (told) => sessions(told).includes('interrupted'), 20_000);
       assert.deepEqual(sessions(all).slice(-2), ['holding', 'interrupted']);
       await page.probe.page.waitForFunction(`document.body.dataset.state === 'held'`);
       assert.equal((await page.session()).epoch, epoch + 1);
       const [holding, interrupted] = all.slice(-2);
       t.diagnostic(`held → interrupted: ${Math.round(interrupted!.t - holding!.t)} ms`);
-      const resumed = await until('resumed', (told) => sessions(told).at(-1) === 'generating');
-      assert.equal(resumed.at(-1)?.user, 'listening');
+      const resumed = await until('resumed', (told) => sessions(told).at(-1) === 'generating', 20_000);
       await page.probe.until('pictures again', (samples) => stamped(samples).find(({ t: at, stamp }) => at > resumed.at(-1)!.t && stamp.epoch === epoch + 1));
       assert.equal(await page.probe.page.evaluate('segue.state'), 'live');
     });
-  }
 
-  it('a redirect that is typed after the interruption flows, and turning the microphone off lets the device go', async () => {
-    await enter('speech-again', clip('speech'));
-    await microphone();
-    await until('interrupted', (told) => sessions(told).includes('interrupted'));
-    await page.prompt('city at night');
-    await until('generating again', (told) => sessions(told).at(-1) === 'generating');
-    const all = await activities();
-    assert.equal(sessions(all).filter((session) => session === 'interrupted').length, 1, JSON.stringify(all));
-    await microphone();
-    assert.equal(await page.probe.page.getByTestId('microphone').getAttribute('aria-pressed'), 'false');
-  });
+    it(`a redirect that is typed after an interruption flows, and turning the microphone off lets the device go (${transport})`, async () => {
+      const interruptions = (all: readonly Activity[]): number => sessions(all).filter((session) => session === 'interrupted').length;
+      await until('interrupted again', (told) => interruptions(told) === 2, 20_000);
+      await page.prompt('city at night');
+      const all = await until('generating again', (told) => sessions(told).at(-1) === 'generating');
+      assert.equal(interruptions(all), 2, JSON.stringify(all));
+      await microphone();
+      assert.equal(await page.probe.page.getByTestId('microphone').getAttribute('aria-pressed'), 'false');
+    });
+  }
 });

@@ -17,7 +17,7 @@ import { Classifier, majority } from '../oracle/Classifier.ts';
 
 const COUNT = Number(process.env['SEGUE_SOAK_REJOINS'] ?? 6);
 const SEED = Number(process.env['SEGUE_SEED'] ?? Math.floor(Math.random() * 2 ** 31));
-const ORPHAN_MS = 20_000;
+const ORPHAN_MS = 60_000;
 /** Joining on a busy machine takes seconds, too: all of it within the grace period. */
 const MAX_GAP_MS = 5_000;
 const PLACES = ['desert', 'forest', 'coast', 'city'] as const;

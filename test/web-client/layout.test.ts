@@ -189,15 +189,15 @@ describe('layout of the page', { timeout: 150_000 }, () => {
       assert.equal(await page.locator('#keys').isVisible(), true);
     }));
 
-  it('offers Join, then the picture to start from, and nothing else before there is a session, by keyboard too', () =>
+  it('offers Join, then the picture and the camera to start from, and nothing else before there is a session, by keyboard too', () =>
     withPage(1280, 800, async (page) => {
       const focused = new Set<string>();
-      for (let i = 0; i < 4; i += 1) {
+      for (let i = 0; i < 5; i += 1) {
         await page.keyboard.press('Tab');
         focused.add(await page.evaluate<string>(`document.activeElement?.id ?? ''`));
       }
       focused.delete('');
-      assert.deepEqual([...focused], ['join', 'picture']);
+      assert.deepEqual([...focused], ['join', 'picture', 'camera']);
     }));
 
   it('gives every control a name, and the picture one too', () =>

@@ -248,6 +248,7 @@ export class Dispatcher {
 
   #deadlineMs(session: WorkSource, turn: LoopTurn, nowMs: number): number {
     const { costs } = session.device;
+    if (turn.restores === true && session.share !== undefined) return session.share.deadline(nowMs, nowMs, costs.component(turn.component));
     let deadlineMs: number;
     if (turn.leadsTo === null) {
       session.slackSinceMs ??= nowMs;

@@ -58,6 +58,7 @@ export class EngineSession implements WorkSource {
   readonly pools: { readonly video: SharedPool; readonly audio: SharedPool };
   readonly timeline: PresentationTimeline;
   readonly reserve: BandwidthServer;
+  readonly share: BandwidthServer;
   readonly latch: ActionLatch;
   /** The unit that a worker has; one at a time, because each is planned from what the one before made. */
   inFlight: WorkUnit | null = null;
@@ -112,6 +113,7 @@ export class EngineSession implements WorkSource {
     // One redirect, whatever it takes on this device.
     const redirectMs = device.costs.undisturbedSum(program.demand.redirectComponents);
     this.reserve = new BandwidthServer({ budgetMs: Math.max(redirectBudgetMs, redirectMs), bandwidth: () => device.admission.reserveBandwidth, boostMs, nowMs });
+    this.share = new BandwidthServer({ budgetMs: device.costs.undisturbedSum(program.demand.chunkComponents), bandwidth: () => device.admission.shareOf(program.demand), boostMs: lookAheadMs, nowMs });
     const { policy, fenceWatchdogMs: watchdogMs } = deps.options;
     this.#fence = new FenceWatch({ words: this.words, clock: deps.clock, watchdogMs, readsWord: policy === 'unit', missing: (epoch) => this.fault(new SegueError('timed_out', `epoch ${epoch} was raised, but no request came for it`), false) });
     this.#trace = new SessionTrace(deps.clock, deps.trace, () => ({ sessionId, epoch: this.epoch, chunk: this.#story.state.chunk }));

@@ -96,6 +96,7 @@ export class StepCommitter {
       return;
     }
     if (unit.turn.boosted) session.reserve.charge(this.#deps.clock.now(), shareMs);
+    if (unit.turn.restores === true) session.share?.charge(this.#deps.clock.now(), shareMs);
     session.spent?.(shareMs);
     const verdict = stepVerdict(unit, results, {
       inFlight: session.inFlight,

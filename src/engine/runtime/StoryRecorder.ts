@@ -82,7 +82,7 @@ export class StoryRecorder {
   /** The chunk that ends at a version, as it would be kept; null inside of one. To be {@link put}, or not. */
   copyOf(version: ProgramState, epoch: number): ChunkWrite | null {
     const part = this.#options.keeping.chunk(version);
-    return part === null ? null : this.#copied(part, epoch);
+    return part === null ? null : this.#recorded(part, epoch);
   }
 
   put(write: ChunkWrite): void {
@@ -102,10 +102,10 @@ export class StoryRecorder {
   }
 
   #keep(part: KeptChunkPart, version: ProgramState, epoch: number): void {
-    const { keeping, outlet, clock, snapshotChunks, behind } = this.#options;
+    const { outlet, clock, snapshotChunks, behind, keeping } = this.#options;
     const beginMs = clock.now();
     const { chunk } = part;
-    const write = this.#copied(part, epoch);
+    const write = this.#recorded(part, epoch);
     const taken = outlet.offer(write, write.chunk.tensors);
     if (taken) this.#lastChunk = chunk;
     if (taken === this.#behind) {
@@ -120,8 +120,9 @@ export class StoryRecorder {
     if (taken && this.#copying === null && chunk - this.#lastSnapshot >= snapshotChunks) this.#begin(keeping.snapshot(version));
   }
 
-  #copied(part: KeptChunkPart, epoch: number): ChunkWrite {
-    return { type: 'chunk', sessionId: this.#options.sessionId, branch: this.#branch, chunk: this.#options.records.record(part, epoch) };
+  #recorded(part: KeptChunkPart, epoch: number): ChunkWrite {
+    const { sessionId, records } = this.#options;
+    return { type: 'chunk', sessionId, branch: this.#branch, chunk: records.record(part, epoch) };
   }
 
   /** Lets go of what it holds; idempotent. */

@@ -30,6 +30,8 @@ export interface WorkSource {
   readonly pools: { readonly video: SharedPool; readonly audio: SharedPool };
   readonly timeline: Pick<PresentationTimeline, 'releaseMs' | 'deadlineMs'>;
   readonly reserve: Pick<BandwidthServer, 'deadline' | 'charge'>;
+  /** All that was promised to it, for work in place of its media; absent where there is none. */
+  readonly share?: Pick<BandwidthServer, 'deadline' | 'charge'>;
   readonly latch: Pick<ActionLatch, 'read'>;
   /** Held input for a step that is planned now with live conditioning. */
   readonly action: ActionState;

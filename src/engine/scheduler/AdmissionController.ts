@@ -67,6 +67,11 @@ export class AdmissionController {
     return this.#limits.redirectReserve + Math.max(0, this.#limits.bound - this.load) / Math.max(1, this.#admitted.size);
   }
 
+  /** Bandwidth of all that one session was promised, media and reserve, and of its part of what nobody was. */
+  shareOf(demand: MediaDemand): number {
+    return Math.min(1, this.#costs.undisturbedSum(demand.chunkComponents) / demand.chunkMs + this.reserveBandwidth);
+  }
+
   get sessions(): number {
     return this.#admitted.size;
   }

@@ -24,6 +24,8 @@ export interface LoopTurn {
   readonly opensMedia: boolean;
   /** Served from the session's redirect reserve. */
   readonly boosted: boolean;
+  /** Brings back what was: due as its session's share of the device pays for it, whenever its media is wanted. */
+  readonly restores?: true;
   /** Handed back with the step to the program that offered the turn; nobody else reads it. */
   readonly memo?: unknown;
 }

@@ -19,7 +19,7 @@ describe(`a neighbour who asks for something else at ${PER_SECOND} Hz for ${SECO
   for (const [name, task] of Object.entries(devices)) {
     it(`whatever it is: on a device ${name}, no deadline of anybody else is missed`, async (t) => {
       const outcomes = await play(task);
-      assert.equal(outcomes.length, 12);
+      assert.equal(outcomes.length, 16);
       t.diagnostic(`${outcomes[0]![1].sessions} sessions`);
       for (const [kind, { sessions, late, sent }] of outcomes) {
         assert.ok(sessions >= 2, 'somebody is there to be disturbed');
@@ -28,6 +28,12 @@ describe(`a neighbour who asks for something else at ${PER_SECOND} Hz for ${SECO
       }
     });
   }
+
+  it('slow enough for each of them to be carried out whole, rewinds cost nobody else a deadline either', async () => {
+    for (const task of Object.values(devices)) {
+      for (const [kind, { late }] of await play({ ...task, perSecond: 3, only: 'rewind' })) assert.deepEqual(late, late.map(() => 0), kind);
+    }
+  });
 
   it('what keeps them is the reserve: with one that never ends, somebody else is late', async () => {
     const [[, { late }]] = (await play({ speed: 0.5, engine: { ...WHOLE, redirectBudgetMs: 1e9, boostMs: 0 }, unevenness: 0, only: 'hard redirect' })) as [[string, NeighbourOutcome]];

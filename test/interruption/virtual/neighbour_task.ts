@@ -10,7 +10,9 @@ export interface NeighbourTask {
   readonly engine: Partial<EngineOptions>;
   /** Units take up to this share longer than predicted. */
   readonly unevenness: number;
-  /** One kind of restlessness; all, where it is left out. */
+  /** {@link PER_SECOND}, where it is left out. */
+  readonly perSecond?: number;
+  /** Kinds of restlessness whose names begin so; all, where it is left out. */
   readonly only?: string;
 }
 

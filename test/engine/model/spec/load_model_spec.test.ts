@@ -96,7 +96,7 @@ const REFERENCES: readonly { readonly what: string; readonly file: string; reado
   { what: 'loop of a program', file: 'programs.yaml', from: 'sound: audio', to: 'sound: music', key: 'programs.drive.loops.sound', actual: 'music', marker: 'music' },
   { what: 'capability of a program', file: 'programs.yaml', from: 'requires: [text_to_video', to: 'requires: [teleport, text_to_video', key: 'programs.drive.requires.0', actual: 'teleport', marker: 'teleport' },
   { what: 'processor of a program', file: 'programs.yaml', from: 'prompt: prompt', to: 'prompt: speech', key: 'programs.drive.processors.prompt', actual: 'speech', marker: 'speech' },
-  { what: 'program of the deployment', file: 'deployment.yaml', from: 'programs: [drive]', to: 'programs: [fly]', key: 'programs.0', actual: 'fly', marker: 'fly' },
+  { what: 'program of the deployment', file: 'deployment.yaml', from: 'programs: [drive,', to: 'programs: [fly,', key: 'programs.0', actual: 'fly', marker: 'fly' },
   { what: 'variant of the deployment', file: 'deployment.yaml', from: 'variant: drive-fp32', to: 'variant: drive-fp8', key: 'variant', actual: 'drive-fp8', marker: 'drive-fp8' },
   { what: 'plan of the deployment', file: 'deployment.yaml', from: 'parallelPlan: replicated', to: 'parallelPlan: ring', key: 'parallelPlan', actual: 'ring', marker: 'ring' },
 ];
