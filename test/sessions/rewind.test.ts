@@ -41,6 +41,7 @@ describe('a session that is gone back in', () => {
     assert.deepEqual([session.view.presented90k, session.view.prompt, session.presented90k], [30_000, 'mountains', 30_000]);
     assert.deepEqual(session.memory.turns.map(({ prompt, outcome, from90k }) => [prompt, outcome, from90k]), [['mountains', 'open', 0], ['snowy', 'rewound', null]]);
     assert.ok(rig.media.texts(connectionId, 'state').some(({ type, media90k, branch }) => type === 'session.rewound' && media90k === 30_000 && branch === 1));
+    await rig.after(50);
     assert.ok(session.events.since(0).events.some(({ type, data }) => type === 'session.rewound' && data['re'] === 'w'));
   });
 
