@@ -240,7 +240,8 @@ export class SessionConversation {
     // What fences also rewinds: the positions go back to what was seen.
     if (held90k !== null) {
       position.rewindTo(held90k);
-      memory.rewind(held90k);
+      // A rewind says itself, once it is done, what is left of each turn.
+      if (request.type !== 'rewind') memory.rewind(held90k);
     }
     if (asksForScene(request)) {
       // What a cut or a blend doesn't name stays as it was last asked for: so does the engine.

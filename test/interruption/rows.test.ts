@@ -121,6 +121,29 @@ for (const way of ['WebSocket', 'REST'] as const) {
       assert.equal(first.media90k, interrupted.media90k, 'where the picture was held');
     });
 
+    it('rewind fences and goes on from the very frame of before, under what was in force there; a fork begins there beside it, without a fence', async () => {
+      await delay(2_000);
+      const { presented90k, prompt } = await api.session(drive.id);
+      const to90k = Math.floor((presented90k - 90_000) / 7_500) * 7_500;
+      const epoch = await drive.epoch;
+      const { body, status } = await api.call('POST', `/v1/sessions/${drive.id}/fork`, { body: { media90k: to90k } });
+      assert.equal(status, 201, JSON.stringify(body));
+      const fork = body as Record<string, unknown>;
+      assert.deepEqual(fork['from'], { session: drive.id, media90k: to90k });
+      assert.equal(await drive.epoch, epoch, 'the parent never notices');
+      const joined = await StreamClient.join(server.url, fork['id'] as string, fork['clientToken'] as string);
+      const first = (await joined.until('the fork’s first frame', ({ type }) => type === 'frame', SETTLE_MS)) as FrameNotice;
+      assert.equal(first.media90k, to90k);
+      assert.equal((await api.session(fork['id'] as string)).prompt, prompt);
+      await joined.close();
+      await api.close(fork['id'] as string);
+      const back = await drive.ask({ type: 'rewind', media90k: to90k + 100 });
+      assert.deepEqual([back.how, back.epoch, back.media90k], ['rewind', epoch + 1, to90k]);
+      const notice = await drive.notice('the new future', (frame) => frame.epoch === back.epoch);
+      assert.equal(notice.media90k, to90k);
+      assert.ok(drive.client.messages.some((message) => message.type === 'session.rewound' && message.media90k === to90k));
+    });
+
     it('hold stops and release goes on exactly there, under the same epoch', async () => {
       const epoch = await drive.epoch;
       const held = await drive.ask({ type: 'hold' });
