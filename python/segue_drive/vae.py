@@ -55,16 +55,18 @@ class Decoder(nn.Module):
         self.fine = ResidualBlock(fine)
         self.output = nn.Conv2d(fine, 3 * 4 * 4, 3, padding=1)
 
-    def blocks(self, latents: Tensor) -> Tensor:
-        """`[B, 16, 8, 14]` -> 4 x 4 blocks of pixels `[B, 3 * 4 * 4, 32, 56]`"""
+    def features(self, latents: Tensor) -> Tensor:
+        """`[B, 16, 8, 14]` -> `[B, 48, 32, 56]`"""
         x = self.coarse(self.input(latents) + self.position)
         x = self.middle(F.pixel_shuffle(self.to_middle(x), 2))
-        x = self.fine(F.pixel_shuffle(self.to_fine(x), 2))
-        return self.output(F.silu(x))
+        return self.fine(F.pixel_shuffle(self.to_fine(x), 2))
+
+    def pixels(self, features: Tensor) -> Tensor:
+        return F.pixel_shuffle(self.output(F.silu(features)), 4)
 
     def forward(self, latents: Tensor) -> Tensor:
         """`[B, 16, 8, 14]` -> frames `[B, 3, 128, 224]`, about -1..1"""
-        return F.pixel_shuffle(self.blocks(latents), 4)
+        return self.pixels(self.features(latents))
 
 
 class PictureAutoencoder(nn.Module):

@@ -22,6 +22,11 @@ def row(line: dict) -> str:
     return f"| {line['name']} | {value} | {interval} | {line.get('count', '')} | {line.get('bar', '')} | {verdict} | {line.get('note', '')} |"
 
 
+def batch_size(plan: dict) -> int:
+    """Of a stage's plan; the decoder's names both halves."""
+    return plan["batch"] if "batch" in plan else plan["encoded"] + plan["served"]
+
+
 def history(lineage: dict) -> list[str]:
     out = []
     if lineage.get("parent"):
@@ -31,7 +36,11 @@ def history(lineage: dict) -> list[str]:
     for part in ("autoencoder", "transformer"):
         entry = lineage.get(part)
         if isinstance(entry, dict):
-            out.append(f"- {part}: {entry['steps']} steps of {entry['plan']['batch']} ({'pictures' if part == 'autoencoder' else 'clips of 8 chunks'}), held-out lists {entry['held_out'][:12]}….")
+            runs = [entry]
+            while "before" in runs[0]:
+                runs.insert(0, runs[0]["before"])
+            steps = ", then ".join(f"{run['steps']} steps of {batch_size(run['plan'])}" for run in runs)
+            out.append(f"- {part}: {steps} ({'pictures' if part == 'autoencoder' else 'clips of 8 chunks'}), held-out lists {entry['held_out'][:12]}….")
         elif entry:
             out.append(f"- {part}: {entry}.")
     return out

@@ -1,7 +1,8 @@
 """A run's checkpoints -> the source folder that `segue_drive.convert` reads. `python -m segue_drive.training.export --run DIR [--source DIR] --out DIR`
 
 Writes `transformer.safetensors`, `autoencoder.safetensors` and `normalisation.safetensors` from the running averages, `source_trajectory.npz` made by the training code from the weights in memory (so a
-wrong key mapping anywhere behind it is found by its numbers), and `lineage.json`. What the run didn't train is taken from `--source`.
+wrong key mapping anywhere behind it is found by its numbers), and `lineage.json`. What the run didn't train is taken from `--source`, with what its
+`lineage.json` says; of what it trained further that stands behind, as `before`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ..vocabulary import encode_prompt
 from .clip_forward import denoise_clip, encode_clip_prompts, write_clip
 from .transformer_stage import FIRST_LEVEL, load_average
 
+LINEAGE_FILE = "lineage.json"
 TRAJECTORY_CHUNKS = WINDOW_CHUNKS + 1  # as many as a clip of the training code has
 STORED_CHUNKS = (0, 3, 5, 6, 7)  # around the change of action and of prompt
 
@@ -64,7 +66,8 @@ def rotary_tables() -> dict[str, Tensor]:
 def export(run: Path, source: Path | None, out: Path) -> dict:
     """Returns the lineage. Raises FileNotFoundError when neither the run nor `source` has a part."""
     out.mkdir(parents=True, exist_ok=True)
-    lineage: dict = {"parent": None if source is None else source_sha256(source)}
+    history = {} if source is None or not (source / LINEAGE_FILE).exists() else json.loads((source / LINEAGE_FILE).read_text())
+    lineage: dict = {"parent": None if source is None else history.get("parent") or source_sha256(source)}
     transformer, autoencoder = DriveTransformer(), PictureAutoencoder()
     parts = (("transformer", transformer, key_mapping.TRANSFORMER, key_mapping.TRANSFORMER_DERIVED), ("autoencoder", autoencoder, key_mapping.AUTOENCODER, ()))
     normalisation = None
@@ -75,11 +78,12 @@ def export(run: Path, source: Path | None, out: Path) -> dict:
             if source is not None:  # buffers that aren't trained
                 load_strictly(module, read_source(source, name), rules, derived)
             load_average(module, stored)
-            lineage[name] = {"steps": stored["step"], "plan": stored["facts"]["plan"], "held_out": stored["facts"]["held_out"]}
+            earlier = {"before": history[name]} if isinstance(history.get(name), dict) else {}
+            lineage[name] = {"steps": stored["step"], "plan": stored["facts"]["plan"], "held_out": stored["facts"]["held_out"], **earlier}
             normalisation = stored["facts"].get("normalisation", normalisation)
         elif source is not None:
             load_strictly(module, read_source(source, name), rules, derived)
-            lineage[name] = "of the parent"
+            lineage[name] = history.get(name, "of the parent")
         else:
             raise FileNotFoundError(f"{path} is missing, and no --source to take the {name} from")
     state = source_state(transformer, key_mapping.TRANSFORMER) | rotary_tables()
@@ -89,7 +93,7 @@ def export(run: Path, source: Path | None, out: Path) -> dict:
     write_source(out, "normalisation", dict(zip(NORM_NAMES, values, strict=True)))
     chunks = training_trajectory(transformer.eval())
     np.savez_compressed(out / FILE_NAME, chunks=chunks[list(STORED_CHUNKS)], index=np.array(STORED_CHUNKS), source_sha256=sha256_of(written))
-    (out / "lineage.json").write_text(json.dumps(lineage, indent=2) + "\n")
+    (out / LINEAGE_FILE).write_text(json.dumps(lineage, indent=2) + "\n")
     return lineage
 
 

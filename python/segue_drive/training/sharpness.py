@@ -31,3 +31,11 @@ def local_gradient(picture: Tensor, cell: int) -> Tensor:
     """How much gradient each cell of `cell` x `cell` pixels holds, whatever its phase."""
     down, across = (g.abs().mean(1, keepdim=True) for g in gradients(picture))
     return torch.cat([F.avg_pool2d(down, cell, ceil_mode=True), F.avg_pool2d(across, cell, ceil_mode=True)], 3)
+
+
+def lag_difference(picture: Tensor, down: int, across: int) -> Tensor:
+    """Absolute difference of pixels that lie `down` >= 0 rows and `across` columns apart, mean of colours: `[B, 1, H - down, W - |across|]`"""
+    height, width = picture.shape[-2:]
+    here = picture[..., : height - down, max(0, -across) : width - max(0, across)]
+    there = picture[..., down:, max(0, across) : width + min(0, across)]
+    return (there - here).abs().mean(1, keepdim=True)
