@@ -264,8 +264,9 @@ export class SessionConversation {
     const { type, ...data } = answer.type === 'forked' ? { type: answer.type, re: answer.re, session: answer.session, media90k: answer.media90k } : answer;
     const kept = this.#kept.get(entry.id);
     if (this.#parts.keeper !== null && kept !== undefined) {
-      this.#keep(this.#parts.keeper, entry, kept);
-      if (entry.done && !(outlivesProcess(entry.kind) && type === 'applied')) this.#kept.delete(entry.id);
+      const number = this.#keep(this.#parts.keeper, entry, kept);
+      if (entry.done && !outlivesProcess(entry.kind)) this.#kept.delete(entry.id);
+      else this.#kept.set(entry.id, { ...kept, number });
     }
     events.append(`request.${type}`, { kind: entry.kind, ...data });
     if (answer.type !== 'accepted') this.#options.onSettled?.(entry.kind, answer.type, this.#clock.now() - entry.acceptedMs);

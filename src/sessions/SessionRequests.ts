@@ -294,8 +294,8 @@ export class SessionRequests {
       if (entry.connectionId !== null) this.#host.toConnection(entry.connectionId, answer);
       this.#waiters.tell(entry.id, answer);
     };
-    // Whoever was told that it shows must not find it gone after a restart.
-    if (answer.type === 'applied' && outlivesProcess(entry.kind)) this.#host.whenKept(entry, tell);
+    // Whoever was told how it ended must not find another end after a restart.
+    if (entry.done && outlivesProcess(entry.kind)) this.#host.whenKept(entry, tell);
     else tell();
   }
 }
