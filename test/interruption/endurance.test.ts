@@ -16,6 +16,8 @@ const COUNT = Number(process.env['SEGUE_SOAK_INTERRUPTS'] ?? 40);
 const SEED = Number(process.env['SEGUE_SEED'] ?? 20261130);
 const READINGS = 10;
 const PROMPTS = ['desert at day', 'coast at dawn', 'forest at night', 'city at dusk'];
+/** Until the past that can be gone back to without the disk (60 chunks of two frames) is full: it is held as long as the session. */
+const PAST_FULL_MS = 12_000;
 /** A timer, a listener or a block more or less says nothing: a toast may just be up. What is typed leaves a node in the browser's own undo, 1,000 at most. */
 const JITTER = { pageListeners: 10, pageNodes: 1_100, pageTimers: 8, serverResources: 10, serverBlocks: 150 } as const;
 /** Memory, MB: collections of eight heaps fall where they fall. */
@@ -35,6 +37,7 @@ describe(`${COUNT} interrupts of one session (seed ${SEED})`, () => {
     await page.join();
     await page.probe.until('stamped pictures', (samples) => stamped(samples)[10]);
     gauge = await FootprintGauge.open(page.probe.page, server);
+    await delay(PAST_FULL_MS);
   });
 
   after(async () => {
