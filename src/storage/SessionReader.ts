@@ -167,7 +167,7 @@ export class SessionReader {
 
   /** Of what a branch's story is kept: numbers of its chunks, and its snapshots without their tensors; oldest first. */
   extent(sessionId: string, branch = this.#inForce(sessionId)): { readonly chunks: readonly number[]; readonly snapshots: readonly Pick<KeptSnapshot, 'chunk' | 'data'>[] } {
-    const segments = clipped(this.#path(sessionId, branch), 0, MAX_CHUNK);
+    const segments = this.#segments(sessionId, branch);
     return {
       chunks: segments.flatMap((segment) => (this.#queries.chunkNumbers.all(sessionId, segment.branch, segment.from, segment.to) as { chunk: number }[]).map(({ chunk }) => chunk)),
       snapshots: segments.flatMap((segment) => (this.#queries.snapshotHeads.all(sessionId, segment.branch, segment.from, segment.to) as { chunk: number; data: string }[]).map(({ chunk, data }) => ({ chunk, data }))),

@@ -32,9 +32,8 @@ const RESTLESS: Readonly<Record<string, (index: number, held90k: number) => Act>
   },
 };
 
-async function play(ask: (index: number, held90k: number) => Act, { speed, engine, unevenness, perSecond = PER_SECOND }: NeighbourTask): Promise<NeighbourOutcome> {
-  const random = seededRandom(5);
-  const simulation = new Simulation({ speed, engine, outcome: (_, predictedMs) => ({ deviceMs: predictedMs * (1 + unevenness * random()), answer: 'ok' }) });
+/** As many sessions as the device takes, all of them flowing; the first is the restless one. */
+async function filled(simulation: Simulation): Promise<{ readonly restless: SimulatedSession; readonly neighbours: readonly SimulatedSession[] }> {
   const sessions: SimulatedSession[] = [];
   for (;;) {
     const session = simulation.open(`s${sessions.length}`, 'scene 1', sessions.length + 1);
@@ -44,15 +43,28 @@ async function play(ask: (index: number, held90k: number) => Act, { speed, engin
   }
   const [restless, ...neighbours] = sessions;
   await simulation.run(12_000);
+  return { restless: restless!, neighbours };
+}
+
+/** What becomes of the neighbours from now on. */
+function watched(neighbours: readonly SimulatedSession[]): () => NeighbourOutcome {
   const before = neighbours.map(({ late, sent }) => ({ late, sent: sent.length }));
+  return () => ({ sessions: neighbours.length + 1, late: neighbours.map(({ late }, index) => late - before[index]!.late), sent: neighbours.map(({ sent }, index) => sent.length - before[index]!.sent) });
+}
+
+async function play(ask: (index: number, held90k: number) => Act, { speed, engine, unevenness, perSecond = PER_SECOND }: NeighbourTask): Promise<NeighbourOutcome> {
+  const random = seededRandom(5);
+  const simulation = new Simulation({ speed, engine, outcome: (_, predictedMs) => ({ deviceMs: predictedMs * (1 + unevenness * random()), answer: 'ok' }) });
+  const { restless, neighbours } = await filled(simulation);
+  const sinceThen = watched(neighbours);
   for (let index = 0; index < SECONDS * perSecond; index++) {
-    const act = ask(index, restless!.held90k);
-    if (act === 'draft') simulation.draft(restless!, `d${index}`, scene(index));
-    else if (act === 'key') restless!.act([1, -1, 0][index % 3]!);
-    else simulation.request(restless!, `r${index}`, act, 1);
+    const act = ask(index, restless.held90k);
+    if (act === 'draft') simulation.draft(restless, `d${index}`, scene(index));
+    else if (act === 'key') restless.act([1, -1, 0][index % 3]!);
+    else simulation.request(restless, `r${index}`, act, 1);
     await simulation.run(1_000 / perSecond);
   }
-  const outcome = { sessions: sessions.length, late: neighbours.map(({ late }, index) => late - before[index]!.late), sent: neighbours.map(({ sent }, index) => sent.length - before[index]!.sent) };
+  const outcome = sinceThen();
   await simulation.finish();
   return outcome;
 }
@@ -60,27 +72,19 @@ async function play(ask: (index: number, held90k: number) => Act, { speed, engin
 /** Somebody who leaves and comes back all the time, with a story of which most is brought back each time. */
 async function comeBack({ speed, engine }: NeighbourTask): Promise<NeighbourOutcome> {
   const simulation = new Simulation({ speed, engine: { ...engine, snapshotChunks: 1_000 } });
-  const sessions: SimulatedSession[] = [];
-  for (;;) {
-    const session = simulation.open(`s${sessions.length}`, 'scene 1', sessions.length + 1);
-    await simulation.run(37);
-    if (session.refused) break;
-    sessions.push(session);
-  }
-  const [restless, ...neighbours] = sessions;
-  await simulation.run(12_000);
-  const { chunks } = simulation.kept.get(restless!.sessionId)!;
-  const story: KeptStory = { ...simulation.story(restless!.sessionId)!, chunks: [...chunks], snapshot: null };
-  simulation.close(restless!);
+  const { restless, neighbours } = await filled(simulation);
+  const { chunks } = simulation.kept.get(restless.sessionId)!;
+  const story: KeptStory = { ...simulation.story(restless.sessionId)!, chunks: [...chunks], snapshot: null };
+  simulation.close(restless);
   await simulation.run(500);
-  const before = neighbours.map(({ late, sent }) => ({ late, sent: sent.length }));
+  const sinceThen = watched(neighbours);
   for (let round = 0; round < SECONDS * 2; round++) {
     const back = simulation.open(`b${round}`, null, 1, null, null, story);
     await simulation.run(400);
     simulation.close(back);
     await simulation.run(100);
   }
-  const outcome = { sessions: sessions.length, late: neighbours.map(({ late }, index) => late - before[index]!.late), sent: neighbours.map(({ sent }, index) => sent.length - before[index]!.sent) };
+  const outcome = sinceThen();
   await simulation.finish();
   return outcome;
 }
