@@ -28,10 +28,12 @@ describe('limits of a session', () => {
     assert.equal(exit?.code, 0, server?.tail());
   });
 
-  it('device time: used, warned of, and at an end; whoever waits gets the place', async () => {
+  it('device time: used, warned of, and at an end; whoever waits gets the place', async (t) => {
     const { id, clientToken } = await api.createSessionInLine({ seed: 1, limits: { deviceMs: 1_500 } });
     const client = await StreamClient.join(server.url, id, clientToken);
     const reader = new EventReader(server.url, server.apiKey, id, 0);
+    const present = setInterval(() => client.send({ type: 'resume', id: client.nextId() }), 2_000); // a fast device takes longer than the idle time to use its budget
+    t.after(() => clearInterval(present));
     const { status, body } = await api.call('POST', '/v1/sessions', { body: {}, ...WAIT });
     const { ticket, position } = body as WaitingPlace;
     assert.deepEqual([status, position], [202, 1]);
