@@ -25,6 +25,8 @@ export interface EngineThreadData {
   readonly modelDir: string;
   /** Number of devices and programs as the model's `deployment.yaml` says; `engine` overrides scheduling numbers. */
   readonly deployment: Partial<Pick<DeploymentSpec, 'devices' | 'programs'>> & { readonly engine?: Partial<EngineOptions> };
+  /** The first chunk that shows a redirect is made in the model's reduced number of steps, where it declares one. */
+  readonly redirectPreview?: boolean;
   readonly mediaPort: MessagePort;
   /** To the storage thread; null: nothing is kept. */
   readonly storagePort?: MessagePort | null;
@@ -32,7 +34,7 @@ export interface EngineThreadData {
   readonly logLevel?: string;
 }
 
-const { modelDir, deployment, mediaPort, storagePort = null, testMode, logLevel = 'info' } = workerData as EngineThreadData;
+const { modelDir, deployment, redirectPreview = false, mediaPort, storagePort = null, testMode, logLevel = 'info' } = workerData as EngineThreadData;
 const control = parentPort;
 if (control === null) throw new TypeError('engine_thread is the entry of a worker thread');
 const logger = createLogger({ level: logLevel, name: 'segue-engine' });
@@ -75,7 +77,7 @@ async function start(): Promise<EngineCore> {
   for (let index = 0; index < devices; index++) workers.push(new OnnxWorker({ id: `executor-${index}`, logger, testMode }));
   const loaded = await Promise.all(workers.map(async (worker) => ({ worker, loaded: await worker.loadModel(modelDir) })));
   const kernels = createKernels(spec);
-  const model = continuationModel(spec, kernels, driveLanguage(PromptProcessor.load(spec)));
+  const model = { ...continuationModel(spec, kernels, driveLanguage(PromptProcessor.load(spec))), previews: redirectPreview };
   return new EngineCore({
     clock: monotonicClock,
     workers: loaded,

@@ -115,6 +115,7 @@ export class PresentedFrames {
       lineage: frame.lineage,
       conditioningVersion: frame.conditioningVersion,
       action: under === null ? null : { sequence: under.actionSequence, steer: under.steer, speed: under.speed },
+      ...(under?.steps === undefined ? {} : { steps: under.steps }),
       plan: prompts.describePlan(frame.plan),
       mix: frame.mix.map(({ plan, weight }) => ({ ...prompts.describePlan(plan), weight })),
       requests: { started: ids(({ started }) => started), active: ids(({ active }) => active), completed: ids(({ completed }) => completed) },

@@ -1,5 +1,6 @@
 import type { SessionRequest } from '../protocol/channel.ts';
 import type { Logger } from '../observe/log.ts';
+import type { Degraded } from '../protocol/degraded.ts';
 import { SegueError } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { SessionStateName, SessionView } from '../protocol/rest.ts';
@@ -203,9 +204,9 @@ export class Session {
     return [this.#channels.video.buffer, this.#channels.audio.buffer];
   }
 
-  /** Rungs that it goes down the degrade ladder, 0: none. */
-  get degradeLevel(): number {
-    return this.#report.degraded?.level ?? 0;
+  /** What it goes without, on the degrade ladder; null: nothing. */
+  get degraded(): Degraded | null {
+    return this.#report.degraded;
   }
 
   /** Where the story stands: what is presented. */

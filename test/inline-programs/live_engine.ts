@@ -14,7 +14,8 @@ export function loadLiveEngine(live: ReadonlyMap<string, LiveSession>, toControl
     spare: false,
     calibrationRuns: 2,
     live: {
-      programs: (spec, kernels) => ({ drive: new VideoContinuation(continuationModel(spec, kernels, driveLanguage(PromptProcessor.load(spec)))) }),
+      // Bits are compared: a loaded machine must not change them.
+      programs: (spec, kernels) => ({ drive: new VideoContinuation({ ...continuationModel(spec, kernels, driveLanguage(PromptProcessor.load(spec))), reducedSteps: null }) }),
       toControl,
       toMedia: (event) => live.get(event.sessionId)?.play(event),
     },

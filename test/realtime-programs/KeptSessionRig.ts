@@ -7,6 +7,7 @@ import { EngineCore } from '../../src/engine/runtime/EngineCore.ts';
 import { OnnxWorker } from '../../src/engine/workers/OnnxWorker.ts';
 import type { LoadedModel } from '../../src/engine/workers/Worker.ts';
 import { monotonicClock, monotonicMs } from '../../src/observe/clock.ts';
+import type { ContinuationModel } from '../../src/realtime-programs/continuation_model.ts';
 import { continuationModel, driveLanguage } from '../../src/realtime-programs/drive_model.ts';
 import { KeptReplay } from '../../src/realtime-programs/KeptReplay.ts';
 import { VideoContinuation } from '../../src/realtime-programs/VideoContinuation.ts';
@@ -22,7 +23,7 @@ const MODEL_DIR = new URL('../../models/drive', import.meta.url).pathname;
 export class KeptSessionRig {
   static readonly spec = loadModelSpec(MODEL_DIR);
   readonly kernels = createKernels(KeptSessionRig.spec);
-  readonly model = continuationModel(KeptSessionRig.spec, this.kernels, driveLanguage(PromptProcessor.load(KeptSessionRig.spec)));
+  readonly model: ContinuationModel;
   readonly worker = new OnnxWorker({ id: 'test', calibrationRuns: 2, spare: false });
   loaded!: LoadedModel;
   readonly messages: EngineToControl[] = [];
@@ -44,8 +45,10 @@ export class KeptSessionRig {
   readonly #snapshotChunks: number;
   #sent = 0;
 
-  constructor(snapshotChunks = 5) {
+  /** @param previews the first chunk after a redirect is made in fewer steps. */
+  constructor(snapshotChunks = 5, { previews = false } = {}) {
     this.#snapshotChunks = snapshotChunks;
+    this.model = { ...continuationModel(KeptSessionRig.spec, this.kernels, driveLanguage(PromptProcessor.load(KeptSessionRig.spec))), previews };
   }
 
   async start(): Promise<void> {
@@ -58,7 +61,8 @@ export class KeptSessionRig {
       programs: { drive: program, replay: new KeptReplay(this.model) },
       components: Object.keys(KeptSessionRig.spec.components),
       identity: { precision: 'fp32', parallelPlanHash: 'x' },
-      options: { snapshotChunks: this.#snapshotChunks },
+      // Bits are compared: a loaded machine must not change them.
+      options: { snapshotChunks: this.#snapshotChunks, reducedSteps: false },
       keepBounds: { sessionBytes: 2_300_000, totalBytes: 2_300_000 },
       toControl: (message) => this.messages.push(message),
       toMedia: (event) => this.#play(event),

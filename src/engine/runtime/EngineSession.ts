@@ -117,7 +117,7 @@ export class EngineSession implements WorkSource {
     const { policy, fenceWatchdogMs: watchdogMs } = deps.options;
     this.#fence = new FenceWatch({ words: this.words, clock: deps.clock, watchdogMs, readsWord: policy === 'unit', missing: (epoch) => this.fault(new SegueError('timed_out', `epoch ${epoch} was raised, but no request came for it`), false) });
     this.#trace = new SessionTrace(deps.clock, deps.trace, () => ({ sessionId, epoch: this.epoch, chunk: this.#story.state.chunk }));
-    this.punctuality = new Punctuality({ sessionId, clock: deps.clock, timeline: this.timeline, toControl: deps.toControl, trace: this.#trace, late: () => deps.late(this) });
+    this.punctuality = new Punctuality({ sessionId, clock: deps.clock, timeline: this.timeline, toControl: deps.toControl, trace: this.#trace, late: () => deps.late(this), reduce: program.reduced === undefined || !deps.options.reducedSteps ? null : (reduced) => this.#reduce(reduced) });
     this.#halt = new SessionHalt(deps.clock, (requestId) => this.#holdExpired(requestId));
     // Nobody else writes it yet: media hears of the session when it is open.
     if (resumed !== null) this.words.writeAction({ ...this.words.action, speed: resumed.speed });
@@ -483,6 +483,13 @@ export class EngineSession implements WorkSource {
     this.#trace.decided(decisions);
     if (applied !== null) this.#answerApplied(applied.requestId, applied.how, applied);
     if (completed !== undefined) this.#completed(completed);
+  }
+
+  /** What is out was planned under the same loop states, so it still counts. */
+  #reduce(reduced: boolean): void {
+    if (this.closed) return;
+    this.#story.replace(this.program.reduced!(this.#story.state, reduced));
+    this.#deps.changed(this);
   }
 
   /** Always, but for the baseline policies. */

@@ -33,6 +33,8 @@ export interface EngineOptions {
   readonly pastChunks: number;
   /** Whether drafts are worked on before they are sent, where there is time for it. */
   readonly speculation: boolean;
+  /** Whether a session that its device can't serve in time may be made in fewer denoise steps, where the model declares that. */
+  readonly reducedSteps: boolean;
   /** Offered to whoever is refused. */
   readonly retryAfterMs: number;
 }
@@ -57,5 +59,6 @@ export const DEFAULT_ENGINE_OPTIONS = {
   snapshotChunks: 60,
   pastChunks: 60,
   speculation: true,
+  reducedSteps: true,
   retryAfterMs: 2000,
 } as const satisfies EngineOptions;

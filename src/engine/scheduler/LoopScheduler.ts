@@ -71,6 +71,6 @@ export class LoopScheduler {
 
 function conditioningOf({ conditioning }: LoopTurn, { sequence, steer, speed }: HeldAction): Conditioning {
   if (conditioning.kind === 'fixed') return conditioning.conditioning;
-  const { version, prompt, mix, adapter } = conditioning;
-  return { version, actionSequence: sequence, steer, speed, prompt, ...(mix === undefined ? {} : { mix }), ...(adapter == null ? {} : { adapter }) };
+  const { version, prompt, mix, adapter, steps } = conditioning;
+  return { version, actionSequence: sequence, steer, speed, prompt, ...(mix === undefined ? {} : { mix }), ...(adapter == null ? {} : { adapter }), ...(steps === undefined ? {} : { steps }) };
 }

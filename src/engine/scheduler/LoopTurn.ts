@@ -34,5 +34,5 @@ export interface LoopTurn {
  * `live`: prompt as given, held action read at planning. `fixed`: what an earlier step ran under, because this one completes it.
  */
 export type TurnConditioning =
-  | { readonly kind: 'live'; readonly version: number; readonly prompt: PromptBlocks | null; readonly mix?: readonly WeightedPrompt[]; readonly adapter?: AppliedAdapter | null }
+  | { readonly kind: 'live'; readonly version: number; readonly prompt: PromptBlocks | null; readonly mix?: readonly WeightedPrompt[]; readonly adapter?: AppliedAdapter | null; readonly steps?: number }
   | { readonly kind: 'fixed'; readonly conditioning: Conditioning };

@@ -45,6 +45,8 @@ const CachePolicy = Type.Object(
 export const DenoisePolicy = Type.Object(
   {
     steps: Type.Integer({ minimum: 1, maximum: 16 }),
+    /** Fewer, that a chunk may be made in where there is no time for `steps`; absent: none. Declared where adherence was measured to hold. */
+    reducedSteps: Type.Optional(Type.Integer({ minimum: 1, maximum: 15 })),
     windowChunks: Type.Integer({ minimum: 1, maximum: 64 }),
     /** Noise level that context is written at, and that the model therefore sees the previous chunk at. */
     contextNoise: Type.Number({ exclusiveMinimum: 0, maximum: 1 }),

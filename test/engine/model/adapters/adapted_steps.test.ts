@@ -123,6 +123,7 @@ async function latentsOf(sessions: readonly { readonly id: string; readonly adap
     programs: { drive: new VideoContinuation(continuationModel(spec, kernels, driveLanguage(PromptProcessor.load(spec)))) },
     components: Object.keys(spec.components),
     identity: { precision: 'fp32', parallelPlanHash: 'test' },
+    options: { reducedSteps: false },
     toControl: (message) => assert.ok(message.type !== 'session.refused' && message.type !== 'session.fault', JSON.stringify(message)),
     toMedia: (event) => live.get(event.sessionId)?.play(event),
   });
