@@ -13,7 +13,7 @@ import { VideoContinuation } from '../../src/realtime-programs/VideoContinuation
 import type { MediaChunk, MediaEvent } from '../../src/streams/media_events.ts';
 import type { EngineRequest, EngineToControl } from '../../src/streams/messages.ts';
 import type { KeptRange } from '../../src/streams/kept_range.ts';
-import type { KeptChunk, KeptSnapshot, KeptStory, ToStorage } from '../../src/streams/storage_messages.ts';
+import type { KeptChunk, KeptSnapshot, KeptStory, StorageWrite, ToStorage } from '../../src/streams/storage_messages.ts';
 import { SessionWords } from '../../src/streams/session_words.ts';
 import { SharedPool } from '../../src/streams/shared_pool.ts';
 
@@ -35,6 +35,8 @@ export class KeptSessionRig {
   stored: readonly KeptChunk[] = [];
   chunks: KeptChunk[] = [];
   snapshots: KeptSnapshot[] = [];
+  /** All that was written of the session, in order: of each branch. */
+  written: StorageWrite[] = [];
   core!: EngineCore;
   words = new SessionWords();
   #video = SharedPool.create(224 * 128 * 3, 24);
@@ -79,6 +81,7 @@ export class KeptSessionRig {
     this.frames.length = 0;
     this.chunks = [];
     this.snapshots = [];
+    this.written = [];
     this.core.receive({ type: 'session.open', sessionId, model: this.loaded.modelId, program, seed, prompt, image: null, tenant: 't', channels: { words: this.words.buffer, video: this.#video.descriptor, audio: this.#audio.descriptor }, ...more });
   }
 
@@ -138,6 +141,7 @@ export class KeptSessionRig {
     if (message.type !== 'write') return;
     const { write } = message;
     this.#sent = message.number;
+    this.written.push(write);
     if (write.type === 'chunk') this.chunks.push(write.chunk);
     if (write.type === 'snapshot') this.snapshots.push(write.snapshot);
     if (this.stores) setImmediate(() => this.core.receiveStorage({ type: 'stored', through: message.number }));
