@@ -482,12 +482,12 @@ export class Session {
     if (this.state !== 'waiting') return;
     const { media, stamp, voice, transform = null, card, returning } = this.#options;
     this.#reservation.settle();
-    const more = { ...(transform === null ? {} : { takesVideo: { framesPerChunk: card.framesPerChunk } }), ...(returning === null || returning.from.flow === 'running' ? {} : { stopped: true }) };
+    const { forked = null } = this.#options;
+    if (forked !== null) this.#position.restore(at90k, 0);
+    const more = { from90k: this.#position.presented90k, ...(transform === null ? {} : { takesVideo: { framesPerChunk: card.framesPerChunk } }), ...(returning === null || returning.from.flow === 'running' ? {} : { stopped: true }) };
     if (!media.send({ type: 'session.open', sessionId: this.id, channels: this.#channels, format, stamp, voice, ...more })) return void this.fail(new SegueError('engine_unavailable', 'the media thread is gone'));
     this.#status.move('opened');
-    const { forked = null } = this.#options;
     if (forked !== null) {
-      this.#position.restore(at90k, 0);
       this.memory.adopt(forked.turnsAt(at90k));
       this.events.append('session.forked', { from: forked.from, media90k: at90k, exact });
       this.#conversation.sayAgain();

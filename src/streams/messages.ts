@@ -256,7 +256,7 @@ export type MediaToEngine =
 export type ChannelLabel = 'control' | 'input' | 'state';
 
 export type ControlToMedia =
-  | { readonly type: 'session.open'; readonly sessionId: string; readonly channels: SessionChannels; readonly format: MediaFormat; readonly stamp: boolean; readonly voice?: VoiceOptions; readonly takesVideo?: { readonly framesPerChunk: number }; readonly stopped?: boolean }
+  | { readonly type: 'session.open'; readonly sessionId: string; readonly channels: SessionChannels; readonly format: MediaFormat; readonly stamp: boolean; readonly voice?: VoiceOptions; readonly takesVideo?: { readonly framesPerChunk: number }; readonly from90k?: MediaTime90k; readonly stopped?: boolean }
   | { readonly type: 'session.close'; readonly sessionId: string; readonly reason: string }
   /**
    * `drives` (default true): whether its requests, actions and positions count. A watcher's are not obeyed, and never fence.
