@@ -6,7 +6,7 @@ import type { VoiceOptions } from '../protocol/session_voice.ts';
 import { SegueError } from '../protocol/errors.ts';
 import type { ChannelLabel, HeldPosition, MediaToControl, MediaToEngine, SessionChannels } from '../streams/messages.ts';
 import type { ChunkEvents, MediaEvent } from '../streams/media_events.ts';
-import { frameDuration90k, type MediaFormat } from '../streams/media_time.ts';
+import { frameDuration90k, type MediaFormat, type MediaTime90k } from '../streams/media_time.ts';
 import { SessionWords } from '../streams/session_words.ts';
 import { ProvisionalHold } from '../streams/ProvisionalHold.ts';
 import { SharedPool } from '../streams/shared_pool.ts';
@@ -56,6 +56,8 @@ export interface MediaSessionDeps {
   /** Absent or null: no voice is heard. */
   readonly voice?: VoiceOptions | null;
   readonly judge: VoiceJudge;
+  /** Media time that its story begins with, or goes on from. Absent: 0. */
+  readonly from90k?: MediaTime90k;
   /** It comes back paused or interrupted, as its driver had left it. */
   readonly stopped?: boolean;
   /** Absent or null: no video is taken in. */
@@ -115,7 +117,7 @@ export class MediaSession {
     this.#videoPool = SharedPool.attach(deps.channels.video);
     this.#audioPool = SharedPool.attach(deps.channels.audio);
     this.#stopped = deps.stopped === true;
-    this.#presented = new PresentedTracker(this.#words.epoch, frameDuration90k(deps.format));
+    this.#presented = new PresentedTracker(this.#words.epoch, frameDuration90k(deps.format), deps.from90k);
     this.#gate = new ChannelGate(deps.options.limits);
     this.#input = new HeldInput(deps.clock, this.#words, () => deps.sinks.toEngine({ type: 'media.action', sessionId: this.sessionId }));
     this.#bitrate = new BitrateControl(deps.options.bitrate);

@@ -463,7 +463,7 @@ export class Session {
     const { id, program, seed, prompt, image, plan = null, tenant, stamp, voice, endsOnLeave, limits, archive, forked = null } = this.#options;
     if (archive === null || this.#keeper === null) return;
     const options: KeptOptions = { tenant, stamp, voice, endsOnLeave, idleMs: limits.idleMs, orphanMs: limits.orphanMs, budget: finite(limits.budget), ...(plan === null ? {} : { plan }) };
-    this.#keeper.created({ sessionId: id, createdAt: this.#report.createdAt, program, seed, prompt, image, fingerprint: archive.fingerprint, options: JSON.stringify(options) });
+    this.#keeper.created({ sessionId: id, createdAt: this.#report.createdAt, program, seed, prompt, image, fingerprint: archive.fingerprint, options: JSON.stringify(options), ...(forked === null ? {} : { lineage: forked.lineage }) });
     // Of a live one the engine sees to it: what it has sent on its way to the disk comes first.
     if (forked?.story != null) archive.write({ type: 'fork', sessionId: id, from: forked.from, branch: forked.story.branch ?? 0, throughChunk: forked.story.chunks.at(-1)!.chunk });
   }
@@ -483,12 +483,12 @@ export class Session {
     if (this.state !== 'waiting') return;
     const { media, stamp, voice, transform = null, card, returning } = this.#options;
     this.#reservation.settle();
-    const more = { ...(transform === null ? {} : { takesVideo: { framesPerChunk: card.framesPerChunk } }), ...(returning === null || returning.from.flow === 'running' ? {} : { stopped: true }) };
+    const { forked = null } = this.#options;
+    if (forked !== null) this.#position.restore(at90k, 0);
+    const more = { from90k: this.#position.presented90k, ...(transform === null ? {} : { takesVideo: { framesPerChunk: card.framesPerChunk } }), ...(returning === null || returning.from.flow === 'running' ? {} : { stopped: true }) };
     if (!media.send({ type: 'session.open', sessionId: this.id, channels: this.#channels, format, stamp, voice, ...more })) return void this.fail(new SegueError('engine_unavailable', 'the media thread is gone'));
     this.#status.move('opened');
-    const { forked = null } = this.#options;
     if (forked !== null) {
-      this.#position.restore(at90k, 0);
       this.memory.adopt(forked.turnsAt(at90k));
       this.events.append('session.forked', { from: forked.from, media90k: at90k, exact });
       this.#conversation.sayAgain();

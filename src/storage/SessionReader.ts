@@ -21,8 +21,8 @@ const QUERIES = {
   requests: 'SELECT * FROM requests WHERE session = ? ORDER BY ordinal DESC LIMIT ?',
   turns: 'SELECT ordinal, turn FROM turns WHERE session = ? ORDER BY ordinal DESC LIMIT ?',
   spans: 'SELECT chunk, start_90k, end_90k FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND end_90k > ? AND start_90k < ? ORDER BY chunk',
-  branches: 'SELECT branch, parent, from_chunk AS fromChunk, from_90k AS from90k, left_90k AS left90k, request AS requestId, epoch FROM branches WHERE session = ? ORDER BY branch',
-  inForce: 'SELECT branch, fingerprint FROM sessions WHERE id = ?',
+  branches: 'SELECT branch, parent, from_chunk AS fromChunk, from_90k AS from90k, left_90k AS left90k, request AS requestId, epoch, lineage FROM branches WHERE session = ? ORDER BY branch',
+  inForce: 'SELECT branch, fingerprint, lineage FROM sessions WHERE id = ?',
   last: 'SELECT max(chunk) AS chunk FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ?',
   lastBefore: 'SELECT max(chunk) AS chunk FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND end_90k <= ?',
   chunkAt: 'SELECT * FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND start_90k <= ? AND end_90k > ? ORDER BY chunk DESC LIMIT 1',
@@ -135,7 +135,7 @@ export class SessionReader {
 
   /** Oldest first, without the first one, which leaves no other. */
   branches(sessionId: string): KeptBranch[] {
-    return (this.#queries.branches.all(sessionId) as unknown as KeptBranch[]).map((branch) => ({ ...branch }));
+    return (this.#queries.branches.all(sessionId) as (Omit<KeptBranch, 'lineage'> & { readonly lineage: number | null })[]).map(({ lineage, ...branch }) => ({ ...branch, ...(lineage === null ? {} : { lineage }) }));
   }
 
   /**
@@ -220,7 +220,9 @@ export class SessionReader {
 
   #story(sessionId: string, branch: number, windowChunks: number, through: number): Omit<KeptStory, 'fingerprint'> {
     const path = this.#path(sessionId, branch);
-    const all = { branch, branches: Math.max(0, ...this.branches(sessionId).map((known) => known.branch)) + 1 };
+    const known = this.branches(sessionId);
+    const lineage = branch === 0 ? (this.#queries.inForce.get(sessionId) as { lineage: number | null }).lineage : (known.find((of) => of.branch === branch)?.lineage ?? null);
+    const all = { branch, branches: Math.max(0, ...known.map((of) => of.branch)) + 1, ...(lineage === null ? {} : { lineage }) };
     const last = through === Infinity ? (this.#last(sessionId, path, Infinity)?.chunk ?? null) : through;
     if (last === null) return { chunks: [], snapshot: null, ...all };
     const head = this.#snapshotHead(sessionId, path, last);

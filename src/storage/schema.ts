@@ -82,6 +82,11 @@ const MIGRATIONS: readonly string[] = [
   DROP INDEX tensors_of;
   CREATE INDEX tensors_of ON tensors (session, owner, branch, chunk);
   `,
+  // Which future each branch is, from before the first chunk of it is there; null: as its last chunk says.
+  `
+  ALTER TABLE branches ADD COLUMN lineage INTEGER;
+  ALTER TABLE sessions ADD COLUMN lineage INTEGER;
+  `,
 ];
 
 export const SCHEMA_VERSION = MIGRATIONS.length;

@@ -159,7 +159,8 @@ export type EngineToControl =
   /** A rewind goes further back than what is in memory: what is kept up to there is wanted. With a snapshot that leads there where it is to be `exact`. */
   | { readonly type: 'story.wanted'; readonly sessionId: string; readonly requestId: string; readonly to90k: MediaTime90k; readonly exact: boolean }
   /** The story goes on from an earlier version, as `branch`; `presented90k` had been presented. `request.applied` follows. */
-  | { readonly type: 'session.rewound'; readonly sessionId: string; readonly requestId: string; readonly epoch: number; readonly media90k: MediaTime90k; readonly presented90k: MediaTime90k; readonly branch: number }
+  /** `whole90k`: up to where it can be gone on from if nothing more comes of the branch; before `media90k` where that is inside a chunk. */
+  | { readonly type: 'session.rewound'; readonly sessionId: string; readonly requestId: string; readonly epoch: number; readonly media90k: MediaTime90k; readonly presented90k: MediaTime90k; readonly whole90k: MediaTime90k; readonly branch: number }
   /** The storage can't follow: what is kept of the story has a gap from this chunk on; null: it goes on again. */
   | { readonly type: 'session.keeping'; readonly sessionId: string; readonly behindFromChunk: number | null; readonly reason?: string }
   /** A unit failed; `fatal` says whether the session goes on from committed state. */
@@ -255,7 +256,7 @@ export type MediaToEngine =
 export type ChannelLabel = 'control' | 'input' | 'state';
 
 export type ControlToMedia =
-  | { readonly type: 'session.open'; readonly sessionId: string; readonly channels: SessionChannels; readonly format: MediaFormat; readonly stamp: boolean; readonly voice?: VoiceOptions; readonly takesVideo?: { readonly framesPerChunk: number }; readonly stopped?: boolean }
+  | { readonly type: 'session.open'; readonly sessionId: string; readonly channels: SessionChannels; readonly format: MediaFormat; readonly stamp: boolean; readonly voice?: VoiceOptions; readonly takesVideo?: { readonly framesPerChunk: number }; readonly from90k?: MediaTime90k; readonly stopped?: boolean }
   | { readonly type: 'session.close'; readonly sessionId: string; readonly reason: string }
   /**
    * `drives` (default true): whether its requests, actions and positions count. A watcher's are not obeyed, and never fence.

@@ -33,6 +33,8 @@ export interface KeptSession {
   readonly program: string;
   readonly seed: number;
   readonly prompt: string | null;
+  /** Of a fork: which future of its parent's past it is. */
+  readonly lineage?: number;
   /** RGB of the picture that it started from. */
   readonly image: ArrayBuffer | SharedArrayBuffer | null;
   readonly fingerprint: StoryFingerprint;
@@ -107,18 +109,22 @@ export interface KeptBranch {
   /** The rewind that made it. */
   readonly requestId: string;
   readonly epoch: number;
+  /** Which future of the story it is: with seed and number all noise of its chunks follows from it. Absent: older than that was written down. */
+  readonly lineage?: number;
 }
 
 /** A story as it can be gone on from. */
 export interface KeptStory {
   readonly fingerprint: StoryFingerprint;
-  /** Without a gap, oldest first; the last is where it ended. From the snapshot's on, and at least a window of them where they are kept. */
+  /** Without a gap, oldest first; the last is where it ended. From the snapshot's on, and at least a window of them where they are kept. Empty: it is at its beginning. */
   readonly chunks: readonly KeptChunk[];
   /** The newest that leads to the last chunk without a gap; its own chunk may be before `chunks` begin. */
   readonly snapshot: KeptSnapshot | null;
   /** The branch that goes on, and how many there are. Absent: the only one. */
   readonly branch?: number;
   readonly branches?: number;
+  /** Which future that branch is, where no chunk of it may be there yet to say it. */
+  readonly lineage?: number;
 }
 
 /** Everything of one session that a server needs to open it again. */

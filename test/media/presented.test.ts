@@ -59,6 +59,18 @@ describe('presented position', () => {
     assert.ok(tracker.report({ videoRtp: rtpOf(4) }, 1050));
   });
 
+  it('of a story that goes on from a moment, begins there: nothing before it is unseen', () => {
+    const tracker = new PresentedTracker(3, FRAME, 12 * FRAME);
+    assert.equal(tracker.fence(4, {}, 0).media90k, 12 * FRAME, 'interrupted before its first frame');
+    for (let index = 12; index < 16; index++) {
+      frame(tracker, index, 4);
+      assert.ok(tracker.presented90k >= 12 * FRAME, `${tracker.presented90k}`);
+    }
+    tracker.fence(5, {}, 0);
+    for (const index of [40, 41]) frame(tracker, index, 5);
+    assert.equal(tracker.presented90k, 40 * FRAME, 'a replay that goes on from later');
+  });
+
   it('counts RTP time modulo 2³²', () => {
     const tracker = new PresentedTracker(0, FRAME);
     for (let index = 0; index < 4; index++) frame(tracker, index, 0, (2 ** 32 - FRAME + index * FRAME) >>> 0);

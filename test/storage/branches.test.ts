@@ -141,4 +141,22 @@ describe('branches of a story', () => {
     assert.deepEqual(rig.world('a')!.story.chunks.map(({ chunk: number }) => number), [0, 1, 2]);
     rig.end();
   });
+
+  it('a branch of a version that didn’t write down which future it is: its chunks say it', () => {
+    const rig = new StorageRig();
+    rig.write('control', session('a'));
+    rig.write('engine', ...[0, 1].map((index) => chunk(0, index)), branchOff(1, 0, 1), chunk(1, 1));
+    rig.storage.flush();
+    rig.storage.close();
+    const database = new DatabaseSync(join(rig.directory, FILE_NAME));
+    for (const table of ['branches', 'sessions']) database.exec(`ALTER TABLE ${table} DROP COLUMN lineage`);
+    database.exec('PRAGMA user_version = 2');
+    database.close();
+    const later = new StorageRig({ directory: rig.directory });
+    const { story, branches } = later.world('a')!;
+    assert.deepEqual([story.branch, 'lineage' in story, branches.map((branch) => 'lineage' in branch)], [1, false, [false]]);
+    later.write('engine', { type: 'branch', sessionId: 'a', branch: { branch: 2, parent: 1, fromChunk: 2, from90k: 2 * CHUNK, left90k: 10 * CHUNK, requestId: 'r', epoch: 2, lineage: 9 } });
+    assert.equal(later.world('a')!.story.lineage, 9);
+    later.end();
+  });
 });

@@ -256,6 +256,10 @@ export class EngineCore {
     const { retryAfterMs } = this.#options;
     const past = fork === undefined ? null : (this.#sessions.get(fork.from)?.forkAt(fork.to90k) ?? null);
     if (fork !== undefined && past === null) return refuse(new SegueError('not_kept', `session ${fork.from} has nothing of that moment in memory`));
+    // Gone back to its beginning, and nothing has come after that: only the branch goes on.
+    const begun = story !== null && story.chunks.length > 0 ? story : null;
+    const future = lineage ?? (begun === null ? story?.lineage : undefined);
+    const { branch, branches } = story ?? {};
     let reason = 'no device answers';
     // Blocks lie with one executor: what shares them goes there.
     const ranked = this.#placement.rank(this.#devices).filter((device) => fork === undefined || device === this.#sessions.get(fork.from)!.device);
@@ -274,8 +278,8 @@ export class EngineCore {
       let resumed: ResumedStory | null = null;
       try {
         const resume = (kept: KeptStory) => resumeStory(kept, { sessionId, program, seed, device });
-        resumed = past?.resumed ?? (story === null ? null : resume(story));
-        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(strength === undefined ? {} : { strength }), ...(replay === undefined ? {} : { replay }), channels, device, grant: admission.grant, resumed, resume, ...(lineage === undefined ? {} : { lineage }) }, this.#sessionDependencies());
+        resumed = past?.resumed ?? (begun === null ? null : resume(begun));
+        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(strength === undefined ? {} : { strength }), ...(replay === undefined ? {} : { replay }), channels, device, grant: admission.grant, resumed, resume, ...(future === undefined ? {} : { lineage: future }), branches: { ...(branch === undefined ? {} : { branch }), ...(branches === undefined ? {} : { branches }) } }, this.#sessionDependencies());
       } catch (error) {
         resumed?.settle();
         admission.grant.release();

@@ -95,7 +95,7 @@ export class EngineSession implements WorkSource {
   readonly #resumed: ResumedStory | null;
   #speculation: Speculation | null = null;
 
-  constructor({ sessionId, program, seed, prompt, image, adapter, plan, strength, replay, channels, device, grant, resumed, lineage, resume }: SessionOpening, deps: SessionDependencies) {
+  constructor({ sessionId, program, seed, prompt, image, adapter, plan, strength, replay, channels, device, grant, resumed, lineage, branches = {}, resume }: SessionOpening, deps: SessionDependencies) {
     const begin = () => program.open({ seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(strength === undefined ? {} : { strength }), ...(replay === undefined ? {} : { replay }) });
     const from = resumed?.initial ?? begin();
     const initial = lineage === undefined ? from : program.returned(from, from, 0, lineage);
@@ -134,7 +134,7 @@ export class EngineSession implements WorkSource {
       this.timeline.detach(nowMs, initial.position90k);
     }
     this.#records = openRecords(this);
-    this.#recorder = openRecorder({ sessionId, program, device, keep: deps.keep, records: this.#records, clock: deps.clock, toControl: deps.toControl, story: resumed === null ? null : { kept: resumed.kept, lastChunk: initial.chunk - 1 } });
+    this.#recorder = openRecorder({ sessionId, program, device, keep: deps.keep, records: this.#records, clock: deps.clock, toControl: deps.toControl, story: { ...branches, lastChunk: initial.chunk - 1 } });
     const { words, timeline, reserve, latch } = this;
     this.#progress = new StoryProgress({ sessionId, program, story: this.#story, timeline, recorder: this.#recorder, clock: deps.clock, epoch: () => this.epoch, toControl: deps.toControl, trace: this.#trace });
     this.#scenes = new SceneRequests({
@@ -320,7 +320,7 @@ export class EngineSession implements WorkSource {
   forkAt(to90k: MediaTime90k): { readonly resumed: ResumedStory; readonly keep: (fork: EngineSession) => void } | null {
     const version = this.closed ? null : this.#story.at(to90k);
     if (version === null) return null;
-    const resumed: ResumedStory = { initial: version, exact: true, speed: this.words.action.speed, kept: {}, held: () => undefined, settle: () => undefined };
+    const resumed: ResumedStory = { initial: version, exact: true, speed: this.words.action.speed, held: () => undefined, settle: () => undefined };
     return { resumed, keep: (fork) => this.#shareKept(fork, version) };
   }
 

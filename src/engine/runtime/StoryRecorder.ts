@@ -169,14 +169,14 @@ export class StoryRecorder {
 }
 
 /** For a session whose story is kept; null where there is nowhere to keep it, or nothing that could be read back. */
-export function openRecorder({ sessionId, program, device, keep, records, clock, toControl, story }: Pick<SessionOpening, 'sessionId' | 'program' | 'device'> & Pick<SessionDependencies, 'keep' | 'clock' | 'toControl'> & { readonly records: ChunkRecords | null; readonly story: { readonly kept: Pick<KeptStory, 'branch' | 'branches'>; readonly lastChunk: number } | null }): StoryRecorder | null {
+export function openRecorder({ sessionId, program, device, keep, records, clock, toControl, story }: Pick<SessionOpening, 'sessionId' | 'program' | 'device'> & Pick<SessionDependencies, 'keep' | 'clock' | 'toControl'> & { readonly records: ChunkRecords | null; readonly story: Pick<KeptStory, 'branch' | 'branches'> & { readonly lastChunk: number } }): StoryRecorder | null {
   const { pool } = device;
   if (keep === null || program.keeping === undefined || records === null) return null;
   return new StoryRecorder({
     sessionId,
     keeping: program.keeping,
     ...keep,
-    ...(story === null ? {} : { ...story.kept, lastChunk: story.lastChunk }),
+    ...story,
     pool,
     clock,
     records,

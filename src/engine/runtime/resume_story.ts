@@ -13,8 +13,6 @@ export interface ResumedStory {
   readonly exact: boolean;
   /** Held input's speed at its end. */
   readonly speed: number;
-  /** The branch that it goes on with, and how many there are. */
-  readonly kept: Pick<KeptStory, 'branch' | 'branches'>;
   /** Called once somebody holds the state's blocks: they live as long as that. */
   readonly held: () => void;
   /** Gives back the memory that was reserved beside the session's own; idempotent. */
@@ -42,10 +40,11 @@ export function resumeStory(story: KeptStory, { sessionId, program, seed, device
   if (account === null) throw new SegueError('at_capacity', 'there is no memory to bring the story back');
   const blocks = pool.allocate(account, tensors.map(({ memory, tensor }) => ({ bytes: tensor.data.byteLength, memory })))!;
   worker.put(tensors.map(({ memory, tensor }, index) => ({ id: blocks[index]!, sessionId, memory, published: false, dtype: 'float32', dims: [1, ...tensor.dims], buffer: shared(tensor.data) })));
+  const state = open(blocks);
   return {
-    initial: open(blocks),
+    // A future of which nothing is there yet is another than the past's.
+    initial: { ...state, lineage: Math.max(state.lineage, story.lineage ?? 0) },
     exact,
-    kept: { ...(story.branch === undefined ? {} : { branch: story.branch }), ...(story.branches === undefined ? {} : { branches: story.branches }) },
     speed,
     held: () => pool.release(blocks),
     settle: () => pool.close(account),
