@@ -62,7 +62,8 @@ export class EngineRuns {
       channels,
       withinMs,
       record,
-      emit: (event) => stream.push(event),
+      // A run that has to give something whole before it ends needs its slots back, whoever takes it.
+      emit: (event) => (stream.closed ? released(event, pools) : stream.push(event)),
       ended: (end) => {
         ended.resolve(end);
         stream.end();
@@ -71,7 +72,7 @@ export class EngineRuns {
     this.#ending.add(ended.promise);
     const abort = (): void => {
       handle.cancel();
-      stream.close();
+      for (const event of stream.close()) released(event, pools);
     };
     signal?.addEventListener('abort', abort, { once: true });
     try {
@@ -112,6 +113,10 @@ function taken(event: RunEvent, pools: Readonly<Record<'video' | 'audio', Shared
   const { videoSlot, audioSlot, samples, ...frame } = event;
   const pixels = pools.video.bytes(videoSlot).slice();
   const sound = pools.audio.bytes(audioSlot).slice(0, samples * 2);
-  for (const { pool, slot } of slotsOf(event)) pools[pool].release(slot);
+  released(event, pools);
   return { ...frame, pixels, samples: new Int16Array(sound.buffer, 0, samples) };
+}
+
+function released(event: RunEvent, pools: Readonly<Record<'video' | 'audio', SharedPool>>): void {
+  for (const { pool, slot } of slotsOf(event)) pools[pool].release(slot);
 }
