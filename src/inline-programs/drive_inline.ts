@@ -18,6 +18,7 @@ import { FramesNode } from './nodes/FramesNode.ts';
 import { OnceNode } from './nodes/OnceNode.ts';
 import { VideoNode } from './nodes/VideoNode.ts';
 import { logprobSink, mediaSink, textSink } from './sinks.ts';
+import { tensorBundles } from './tensor_bundles.ts';
 
 /** Text → reasoning text → scene → action-steered video → sound and pixels, over one instance. */
 export const REASON_THEN_GENERATE: InlineSpec = {
@@ -186,8 +187,14 @@ export function driveInline(source: InlineSource, kernels: Kernels, language: Pr
     loops: { ...Object.fromEntries(nodes.map((node) => [node.loopKind, node])), ...videoNodes(model) } as InlineLibrary['loops'],
     conditions: { action_condition: new ActionConditionNode(source.actions) } as InlineLibrary['conditions'] & {},
     sinks: { text: textSink, media: mediaSink(model.format), logprobs: logprobSink } as InlineLibrary['sinks'],
+    tensors: tensorBundles(source, model.components),
   };
-  const offer: InlineOffer = { loopKinds: Object.keys(kernels), components: Object.keys(source.components), capabilities: Object.keys(source.capabilities) };
+  const offer: InlineOffer = {
+    loopKinds: Object.keys(kernels),
+    components: Object.keys(source.components),
+    capabilities: Object.keys(source.capabilities),
+    loops: Object.fromEntries(Object.entries(source.loops).map(([id, { kind, cache }]) => [kind, { id, cache }])),
+  };
   return { model, library, offer, program: (spec) => new InlineGraph(spec, library, offer, model.bytesOf) };
 }
 

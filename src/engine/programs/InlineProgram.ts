@@ -71,6 +71,10 @@ export interface InlineProgram<State = unknown> {
   turns(state: State): readonly LoopTurn[];
   current(state: State, loopId: string): LoopState | null;
   advance(state: State, step: CommittedStep): InlineTransition<State>;
+  /** Tries of one step of a loop before the run fails; absent: {@link DEFAULT_ATTEMPTS}. */
+  attempts?(loopId: string): number;
+  /** Loops that have to step before the run may be cancelled; none, or absent: at once. */
+  beforeCancelling?(state: State): readonly string[];
   /** Everything was given; no loop has a step left. */
   finished(state: State): boolean;
   /** Where it stands, in words: for the error of a run that can't go on. */

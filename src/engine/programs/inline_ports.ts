@@ -36,3 +36,9 @@ export function portText({ kind, type }: Port): string {
 export function item(value: unknown, { blocks = [], slots = [] }: { readonly blocks?: readonly BlockId[]; readonly slots?: readonly FilledSlot[] } = {}): Item {
   return { value, blocks, slots };
 }
+
+/** An end of an edge, `node.port`. */
+export function endOf(end: string): { readonly node: string; readonly port: string } {
+  const dot = end.indexOf('.');
+  return { node: dot < 0 ? end : end.slice(0, dot), port: dot < 0 ? '' : end.slice(dot + 1) };
+}

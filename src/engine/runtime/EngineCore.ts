@@ -4,7 +4,7 @@ import { SegueError } from '../../protocol/errors.ts';
 import type { MediaEvent } from '../../streams/media_events.ts';
 import type { OutstandingBounds } from '../../streams/outstanding_writes.ts';
 import type { FromStorage, KeptStory } from '../../streams/storage_messages.ts';
-import type { ControlToEngine, EngineRequest, EngineStats, EngineToControl, InjectedFault, MediaToEngine, TraceEvent } from '../../streams/messages.ts';
+import type { ControlToEngine, EngineCard, EngineRequest, EngineStats, EngineToControl, InjectedFault, MediaToEngine, TraceEvent } from '../../streams/messages.ts';
 import { engineCard } from '../deployment/engine_card.ts';
 import type { RealtimeProgram } from '../programs/RealtimeProgram.ts';
 import { validateProgram } from '../programs/ProgramSpec.ts';
@@ -125,8 +125,8 @@ export class EngineCore {
 
   /** Says what it is and begins to report. */
   start(): void {
-    if (Object.keys(this.#deps.programs).length === 0) throw new TypeError('an engine needs at least one program');
-    this.#deps.toControl({ type: 'engine.ready', card: engineCard(this.#deps.programs, this.#devices) });
+    const card = this.card();
+    if (card !== null) this.#deps.toControl({ type: 'engine.ready', card });
     this.#every('stats', STATS_INTERVAL_MS, () => {
       this.#deps.toControl({ type: 'engine.stats', stats: this.stats() });
       for (const session of this.#sessions.values()) {
@@ -135,6 +135,12 @@ export class EngineCore {
       }
     });
     this.#every('trace', TRACE_INTERVAL_MS, () => this.#flushTraces());
+  }
+
+  /** As it stands now; null where there is no live program that it could be made for. */
+  card(): EngineCard | null {
+    const { programs } = this.#deps;
+    return Object.keys(programs).length === 0 ? null : engineCard(programs, this.#devices);
   }
 
   receive(message: ControlToEngine): void {

@@ -1,4 +1,4 @@
-import type { Clock } from '../../observe/clock.ts';
+import type { Clock, Timer } from '../../observe/clock.ts';
 import { SegueError } from '../../protocol/errors.ts';
 import type { TraceEvent } from '../../streams/messages.ts';
 import type { ActionState } from '../../streams/session_words.ts';
@@ -6,6 +6,7 @@ import { SharedPool, type SharedPoolDescriptor } from '../../streams/shared_pool
 import type { LoopState } from '../model/loop_kernel.ts';
 import type { WorkPlan } from '../model/work.ts';
 import type { InlineProgram, InlineTransition, RunEvent, RunInputs } from '../programs/InlineProgram.ts';
+import { DEFAULT_ATTEMPTS } from '../programs/node_policy.ts';
 import type { CommittedStep, FilledSlot, Predict } from '../programs/RealtimeProgram.ts';
 import type { AdmissionGrant } from '../scheduler/AdmissionController.ts';
 import type { LoopTurn } from '../scheduler/LoopTurn.ts';
@@ -61,8 +62,8 @@ export interface RunDependencies {
   readonly identity: Pick<BehaviorRecord, 'precision' | 'parallelPlanHash'>;
 }
 
-/** Failures of one step in a row that end a run. */
-const MAX_FAILURES = 3;
+/** A cancelled run that has to give something whole first ends without it after so long: whoever cancels doesn't wait for who doesn't take. */
+const CANCEL_LIMIT_MS = 5_000;
 /** A run whose input says nothing for so long has been left alone. */
 const INTAKE_STALL_MS = 60_000;
 const NO_ACTION: ActionState = { sequence: 0, steer: 0, speed: 0, leftPresses: 0, rightPresses: 0 };
@@ -103,6 +104,8 @@ export class InlineRun implements WorkSource {
   /** `ending`: all was given, its record is still being read. */
   #status: 'running' | 'ending' | 'ended' = 'running';
   #end: RunEnd | null = null;
+  /** Ends a cancelled run that doesn't get to its boundary; null while nobody has cancelled. */
+  #cancelling: Timer | null = null;
 
   /** @throws {SegueError} for inputs that the program can't run. */
   constructor(opening: RunOpening, { device, grant }: { readonly device: Device<WorkSource>; readonly grant: AdmissionGrant }, deps: RunDependencies) {
@@ -155,7 +158,11 @@ export class InlineRun implements WorkSource {
 
   turns(): readonly LoopTurn[] {
     if (this.closed || this.inFlight !== null || !this.device.usable) return [];
-    const turns = this.#opening.program.turns(this.#held.state);
+    const all = this.#opening.program.turns(this.#held.state);
+    const last = this.#cancelling === null ? null : this.#beforeCancelling();
+    const needed = last === null ? all : all.filter(({ loopId }) => last.includes(loopId));
+    // What has to be given whole may wait for somebody to take it first.
+    const turns = needed.length > 0 ? needed : all;
     // Work that is due has a frame to lead to; slack has none.
     return this.#asked === null ? turns : turns.map((turn) => ({ ...turn, leadsTo: turn.leadsTo ?? 0 }));
   }
@@ -183,11 +190,11 @@ export class InlineRun implements WorkSource {
     }
   }
 
-  /** A step failed; its outputs are gone already. It is tried again, alone; the third failure ends the run. */
-  failed(error: SegueError, plan: WorkPlan): void {
+  /** A step failed; its outputs are gone already. It is tried again from committed state, alone, as often as its node declares; then the run ends. */
+  failed(error: SegueError, plan: WorkPlan, loopId: string): void {
     const failures = (this.#failedSteps.get(stepOf(plan)) ?? 0) + 1;
     this.#failedSteps.set(stepOf(plan), failures);
-    if (failures >= MAX_FAILURES) this.#finish({ outcome: 'failed', error });
+    if (failures >= (this.#opening.program.attempts?.(loopId) ?? DEFAULT_ATTEMPTS)) this.#finish({ outcome: 'failed', error });
     else this.#deps.changed(this);
   }
 
@@ -201,9 +208,17 @@ export class InlineRun implements WorkSource {
     this.#deviceMs += deviceMs;
   }
 
-  /** Takes effect at once: a unit that hasn't begun doesn't, one that runs comes back to nobody. Idempotent. */
+  /** Takes effect at the next boundary of its nodes: at once (a unit that runs comes back to nobody), or when what some have begun is given whole. Idempotent. */
   cancel(): void {
-    this.#finish({ outcome: 'cancelled' });
+    if (this.#status === 'ended' || this.#cancelling !== null) return;
+    if (this.#beforeCancelling().length === 0) return this.#finish({ outcome: 'cancelled' });
+    const { clock } = this.#deps;
+    this.#cancelling = clock.schedule(clock.now() + CANCEL_LIMIT_MS, () => this.#finish({ outcome: 'cancelled' }));
+    this.#deps.woken(this);
+  }
+
+  #beforeCancelling(): readonly string[] {
+    return this.closed ? [] : (this.#opening.program.beforeCancelling?.(this.#held.state) ?? []);
   }
 
   #commit(transition: InlineTransition<unknown>, step: CommittedStep, plan: WorkPlan, predict: Predict): void {
@@ -243,9 +258,10 @@ export class InlineRun implements WorkSource {
       if (this.closed) return;
     }
     const { state } = this.#held;
+    if (this.#cancelling !== null && this.#beforeCancelling().length === 0) return this.#finish({ outcome: 'cancelled' });
     if (program.finished(state)) return void this.#complete();
-    this.#intake?.pull(program.intake!.wants(state));
-    if (program.turns(state).length === 0 && this.#intake?.waiting !== true) this.fault(new SegueError('internal', `run of ${this.programId} can't go on: ${program.describe(state)}`), true);
+    if (this.#cancelling === null) this.#intake?.pull(program.intake!.wants(state));
+    if (this.#cancelling === null && program.turns(state).length === 0 && this.#intake?.waiting !== true) this.fault(new SegueError('internal', `run of ${this.programId} can't go on: ${program.describe(state)}`), true);
   }
 
   async #complete(): Promise<void> {
@@ -265,6 +281,7 @@ export class InlineRun implements WorkSource {
   #finish(end: RunEnd): void {
     if (this.#status === 'ended') return;
     this.#status = 'ended';
+    this.#cancelling?.cancel();
     this.#end = end;
     this.#trace('run.ended', { outcome: end.outcome, units: this.#units });
     for (const queued of this.queued) queued.void = true;

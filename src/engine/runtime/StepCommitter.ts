@@ -78,7 +78,7 @@ export class StepCommitter {
     pool.retain(blocks);
     const stands = { unitId: 0, sessionId: session.sessionId, loopId: turn.loopId, kernel: turn.kernel, modelId: cacheKey.modelId, plan, outputs: {}, epoch: session.epoch };
     const step = this.#stage(session, planned, stands, { blocks: hit.blocks, slots: {}, values: hit.values, next: hit.next });
-    if (step instanceof SegueError) session.failed(step, plan);
+    if (step instanceof SegueError) session.failed(step, plan, turn.loopId);
     else step({ plan, action: session.action, conditioning: planned.conditioning });
     pool.release(blocks);
     this.#deps.requeue(session);
@@ -128,7 +128,7 @@ export class StepCommitter {
     if (verdict.verdict === 'discard') this.#trace('unit.discarded', unit, { reason: verdict.reason });
     if (failure !== null) {
       this.#trace('unit.failed', unit, { message: failure.message });
-      session.failed(failure, unit.plan);
+      session.failed(failure, unit.plan, unit.turn.loopId);
     }
     this.#deps.requeue(session);
   }

@@ -44,7 +44,8 @@ export class LoopScheduler {
   plan(turn: LoopTurn, seed: number, action: HeldAction): PlannedTurn | null {
     const conditioning = conditioningOf(turn, action);
     const context: LoopContext = { seed, lineage: turn.lineage, conditioning };
-    const plan = this.kernel(turn.kernel).planStep(turn.state, context);
+    const planned = this.kernel(turn.kernel).planStep(turn.state, context);
+    const plan = planned === null || planned.cache === null || turn.cache === undefined ? planned : { ...planned, cache: turn.cache === 'none' ? null : { ...planned.cache, publish: false } };
     return plan === null ? null : { turn, plan, conditioning, cacheKey: this.#cacheKey(turn, plan, conditioning) };
   }
 

@@ -26,6 +26,8 @@ export interface LoopTurn {
   readonly boosted: boolean;
   /** Brings back what was: due as its session's share of the device pays for it, whenever its media is wanted. */
   readonly restores?: true;
+  /** What its program leaves of the cache that its loop declares: takes results and adds none, or neither. Absent: all of it. */
+  readonly cache?: 'read' | 'none';
   /** Handed back with the step to the program that offered the turn; nobody else reads it. */
   readonly memo?: unknown;
 }

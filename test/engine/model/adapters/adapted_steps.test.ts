@@ -12,7 +12,7 @@ import type { Worker } from '../../../../src/engine/workers/Worker.ts';
 import { monotonicClock, monotonicMs } from '../../../../src/observe/clock.ts';
 import { continuationModel, driveLanguage } from '../../../../src/realtime-programs/drive_model.ts';
 import { VideoContinuation } from '../../../../src/realtime-programs/VideoContinuation.ts';
-import { LiveSession } from '../../../inline-programs/LiveSession.ts';
+import { LiveSession } from './LiveSession.ts';
 import { contextOf, ExecutorBench } from '../ExecutorBench.ts';
 import { metadataOf, modelWith, safetensorsFile, seededTensors } from './adapter_files.ts';
 
