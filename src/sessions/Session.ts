@@ -219,9 +219,9 @@ export class Session {
 
   /** What another session that goes on with this one's past is made like. */
   get origin() {
-    const { program, seed, prompt, image, adapter = null, plan = null, tenant, stamp, voice, endsOnLeave, limits } = this.#options;
+    const { program, seed, prompt, image, adapter = null, plan = null, transform = null, tenant, stamp, voice, endsOnLeave, limits } = this.#options;
     const { idleMs, orphanMs, budget } = limits;
-    return { program, seed, prompt, image, adapter, plan, tenant, stamp, voice, endsOnLeave, limits: { idleMs, orphanMs, ...budget } };
+    return { program, seed, prompt, image, adapter, plan, transform, tenant, stamp, voice, endsOnLeave, limits: { idleMs, orphanMs, ...budget } };
   }
 
   /** Resolves when something of its story is on disk, where it is kept, and after a second in any case. */
