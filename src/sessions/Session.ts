@@ -446,7 +446,7 @@ export class Session {
     this.#connections.stopAccepting(reason);
     // From here on nobody commits, sends or accepts anything for this session, whatever is still on its way.
     this.words.markClosed();
-    if (wasOpen) await this.#reservation.release();
+    if (wasOpen) await this.#reservation.release(this.#position.presented90k);
     if (failed) this.#connections.broadcast('control', { type: 'error', error: cause.toBody() });
     this.#connections.broadcast('control', { type: 'closed', reason, ...(error ? { code: error.code } : {}) });
     const sent = media.send({ type: 'session.close', sessionId: this.id, reason });
