@@ -92,7 +92,8 @@ export class SceneChanges {
       talk: talk === null ? null : { ...talk, conditioningVersion },
       upcoming: null,
       narration: null,
-      incoming: incoming === null ? null : { ...incoming, waiting: current.incoming?.waiting ?? null, encode: null },
+      // What waited at that moment was another session's, or has long been made or let go of.
+      incoming: incoming === null ? null : { ...incoming, waiting: current === version ? null : (current.incoming?.waiting ?? null), encode: null },
     });
   }
 

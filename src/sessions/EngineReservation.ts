@@ -1,5 +1,6 @@
 import type { Timer } from '../observe/clock.ts';
 import { SegueError } from '../protocol/errors.ts';
+import type { MediaTime90k } from '../streams/media_time.ts';
 import type { InjectedFault, SessionChannels } from '../streams/messages.ts';
 import type { SessionFork, SessionOptions } from './session_options.ts';
 
@@ -64,9 +65,9 @@ export class EngineReservation {
   }
 
   /** Gives it back; resolves when the engine says so, or after its watchdog. */
-  async release(): Promise<void> {
+  async release(presented90k: MediaTime90k): Promise<void> {
     const { engine, clock, log, id } = this.#options;
-    if (!engine.send({ type: 'session.close', sessionId: id })) {
+    if (!engine.send({ type: 'session.close', sessionId: id, presented90k })) {
       this.#held = false;
       return;
     }

@@ -220,9 +220,9 @@ export class Session {
 
   /** What another session that goes on with this one's past is made like. */
   get origin() {
-    const { program, seed, prompt, image, adapter = null, plan = null, tenant, stamp, voice, endsOnLeave, limits } = this.#options;
+    const { program, seed, prompt, image, adapter = null, plan = null, transform = null, tenant, stamp, voice, endsOnLeave, limits } = this.#options;
     const { idleMs, orphanMs, budget } = limits;
-    return { program, seed, prompt, image, adapter, plan, tenant, stamp, voice, endsOnLeave, limits: { idleMs, orphanMs, ...budget } };
+    return { program, seed, prompt, image, adapter, plan, transform, tenant, stamp, voice, endsOnLeave, limits: { idleMs, orphanMs, ...budget } };
   }
 
   /** Resolves when something of its story is on disk, where it is kept, and after a second in any case. */
@@ -447,7 +447,7 @@ export class Session {
     this.#connections.stopAccepting(reason);
     // From here on nobody commits, sends or accepts anything for this session, whatever is still on its way.
     this.words.markClosed();
-    if (wasOpen) await this.#reservation.release();
+    if (wasOpen) await this.#reservation.release(this.#position.presented90k);
     if (failed) this.#connections.broadcast('control', { type: 'error', error: cause.toBody() });
     this.#connections.broadcast('control', { type: 'closed', reason, ...(error ? { code: error.code } : {}) });
     const sent = media.send({ type: 'session.close', sessionId: this.id, reason });

@@ -26,6 +26,7 @@ const QUERIES = {
   last: 'SELECT max(chunk) AS chunk FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ?',
   lastBefore: 'SELECT max(chunk) AS chunk FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND end_90k <= ?',
   chunkAt: 'SELECT * FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND start_90k <= ? AND end_90k > ? ORDER BY chunk DESC LIMIT 1',
+  partAt: 'SELECT * FROM parts WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND start_90k <= ? AND end_90k > ? ORDER BY chunk DESC LIMIT 1',
   versions: `SELECT start_90k, end_90k, json_extract(data, '$.origin.weightsVersion') AS weights, json_extract(data, '$.steps[#-1].adapter') AS adapter
     FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? ORDER BY chunk`,
   span: 'SELECT start_90k AS start90k, end_90k AS end90k FROM chunks WHERE session = ? AND branch = ? AND chunk = ?',
@@ -55,11 +56,13 @@ export class SessionReader {
     return row === undefined ? null : headOf(row);
   }
 
-  /** The chunk of a branch's story in which a media time lies; null where it isn't kept. @param branch by default the one in force. */
+  /** The chunk of a branch's story in which a media time lies, as far as it was seen where it never became whole; null where it isn't kept. @param branch by default the one in force. */
   chunkAt(sessionId: string, media90k: MediaTime90k, branch = this.#inForce(sessionId)): { readonly branch: number; readonly chunk: KeptChunk } | null {
     for (const segment of this.#segments(sessionId, branch).reverse()) {
       const row = this.#queries.chunkAt.get(sessionId, segment.branch, segment.from, segment.to, media90k, media90k) as Row | undefined;
       if (row !== undefined) return { branch: segment.branch, chunk: this.#chunk(sessionId, row) };
+      const part = this.#queries.partAt.get(sessionId, segment.branch, segment.from, segment.to, media90k, media90k) as Row | undefined;
+      if (part !== undefined) return { branch: segment.branch, chunk: this.#chunk(sessionId, part, 'part') };
     }
     return null;
   }
@@ -231,7 +234,7 @@ export class SessionReader {
     return { chunks, snapshot: leadsOn ? this.snapshot(sessionId, head.chunk, branch) : null, ...all };
   }
 
-  #chunk(sessionId: string, row: Row): KeptChunk {
+  #chunk(sessionId: string, row: Row, owner: 'chunk' | 'part' = 'chunk'): KeptChunk {
     const chunk = row['chunk'] as number;
     return {
       chunk,
@@ -240,11 +243,11 @@ export class SessionReader {
       epoch: row['epoch'] as number,
       conditioningVersion: row['conditioning_version'] as number,
       data: row['data'] as string,
-      tensors: this.#tensors(sessionId, 'chunk', row['branch'] as number, chunk),
+      tensors: this.#tensors(sessionId, owner, row['branch'] as number, chunk),
     };
   }
 
-  #tensors(sessionId: string, owner: 'chunk' | 'snapshot', branch: number, chunk: number): KeptTensor[] {
+  #tensors(sessionId: string, owner: 'chunk' | 'part' | 'snapshot', branch: number, chunk: number): KeptTensor[] {
     return (this.#queries.tensors.all(sessionId, owner, branch, chunk) as Row[]).map((row) => ({ name: row['name'] as string, dims: JSON.parse(row['dims'] as string) as number[], data: shared(row['data'] as Uint8Array) }));
   }
 }

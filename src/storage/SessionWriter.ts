@@ -13,6 +13,7 @@ const INSERTS = {
   turn: 'INSERT OR REPLACE INTO turns (session, ordinal, turn) VALUES (?, ?, ?)',
   dropTurn: 'DELETE FROM turns WHERE session = ? AND ordinal = ?',
   chunk: 'INSERT OR REPLACE INTO chunks (session, branch, chunk, start_90k, end_90k, epoch, conditioning_version, data, bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
+  part: 'INSERT OR REPLACE INTO parts (session, branch, chunk, start_90k, end_90k, epoch, conditioning_version, data, bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
   snapshot: 'INSERT OR REPLACE INTO snapshots (session, branch, chunk, data, bytes) VALUES (?, ?, ?, ?, ?)',
   tensor: 'INSERT INTO tensors (session, owner, branch, chunk, name, dims, data) VALUES (?, ?, ?, ?, ?, ?, ?)',
   dropTensors: 'DELETE FROM tensors WHERE session = ? AND owner = ? AND branch = ? AND chunk = ?',
@@ -32,7 +33,7 @@ const INSERTS = {
   dropSnapshotTensors: "DELETE FROM tensors WHERE session = ? AND owner = 'snapshot'",
 } as const;
 
-const TABLES = ['events', 'requests', 'turns', 'branches', 'chunks', 'snapshots', 'tensors'] as const;
+const TABLES = ['events', 'requests', 'turns', 'branches', 'chunks', 'parts', 'snapshots', 'tensors'] as const;
 
 /**
  * Writes batches: each is one transaction, so it is on disk as a whole or not at all. What comes for a session that isn't there (any more) is
@@ -81,7 +82,7 @@ export class SessionWriter {
   }
 
   #write(write: StorageWrite, sessionId: string, nowMs: number): void {
-    const { session, event, request, turn, dropTurn, chunk, snapshot, ended } = this.#statements;
+    const { session, event, request, turn, dropTurn, chunk, part, snapshot, ended } = this.#statements;
     switch (write.type) {
       case 'session': {
         const { createdAt, program, seed, prompt, image, fingerprint, options, lineage = null } = write.session;
@@ -107,10 +108,11 @@ export class SessionWriter {
           else turn.run(sessionId, ordinal, text);
         }
         return;
-      case 'chunk': {
+      case 'chunk':
+      case 'part': {
         const { start90k, end90k, epoch, conditioningVersion, data, tensors } = write.chunk;
-        chunk.run(sessionId, write.branch, write.chunk.chunk, start90k, end90k, epoch, conditioningVersion, data, writeBytes(write));
-        this.#tensors(sessionId, 'chunk', write.branch, write.chunk.chunk, tensors);
+        (write.type === 'chunk' ? chunk : part).run(sessionId, write.branch, write.chunk.chunk, start90k, end90k, epoch, conditioningVersion, data, writeBytes(write));
+        this.#tensors(sessionId, write.type, write.branch, write.chunk.chunk, tensors);
         return;
       }
       case 'snapshot':
@@ -174,7 +176,7 @@ export class SessionWriter {
     this.#statements.dropSnapshotTensors.run(sessionId);
   }
 
-  #tensors(sessionId: string, owner: 'chunk' | 'snapshot', branch: number, chunk: number, tensors: readonly KeptTensor[]): void {
+  #tensors(sessionId: string, owner: 'chunk' | 'part' | 'snapshot', branch: number, chunk: number, tensors: readonly KeptTensor[]): void {
     this.#statements.dropTensors.run(sessionId, owner, branch, chunk);
     for (const { name, dims, data } of tensors) this.#statements.tensor.run(sessionId, owner, branch, chunk, name, JSON.stringify(dims), bytesOf(data));
   }

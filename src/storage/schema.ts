@@ -87,6 +87,14 @@ const MIGRATIONS: readonly string[] = [
   ALTER TABLE branches ADD COLUMN lineage INTEGER;
   ALTER TABLE sessions ADD COLUMN lineage INTEGER;
   `,
+  // What was seen of chunks that the story ended in, or left, before they were whole. Their tensors are of the owner 'part'.
+  `
+  CREATE TABLE parts (
+    session TEXT NOT NULL, branch INTEGER NOT NULL, chunk INTEGER NOT NULL, start_90k INTEGER NOT NULL, end_90k INTEGER NOT NULL,
+    epoch INTEGER NOT NULL, conditioning_version INTEGER NOT NULL, data TEXT NOT NULL, bytes INTEGER NOT NULL,
+    PRIMARY KEY (session, branch, chunk)
+  ) WITHOUT ROWID;
+  `,
 ];
 
 export const SCHEMA_VERSION = MIGRATIONS.length;

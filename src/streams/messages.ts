@@ -59,7 +59,8 @@ export type ControlToEngine =
   | { readonly type: 'session.story'; readonly sessionId: string; readonly requestId: string; readonly story: KeptStory | null; readonly error?: ErrorBody }
   /** What is being typed, worked on where there is time; the newest counts, null drops it. Changes nothing that is shown. */
   | { readonly type: 'session.draft'; readonly sessionId: string; readonly draftId: string; readonly prompt: string | null; readonly seamless: boolean }
-  | { readonly type: 'session.close'; readonly sessionId: string }
+  /** `presented90k`: as its clients were told; what is kept reaches that far. */
+  | { readonly type: 'session.close'; readonly sessionId: string; readonly presented90k?: MediaTime90k }
   /** What is held of a frame that is in no whole chunk on disk yet; answered by `frame.found`. */
   | { readonly type: 'frame.find'; readonly request: number; readonly sessionId: string; readonly media90k: MediaTime90k }
   /** A frame of a kept chunk, by its index in it, decoded again in the time that live media leaves; answered by `frame.decoded`. */

@@ -176,6 +176,8 @@ export type StorageWrite =
   /** As a whole or not at all; null: the turn is gone. */
   | { readonly type: 'turns'; readonly sessionId: string; readonly turns: readonly { readonly ordinal: number; readonly turn: KeptData | null }[] }
   | { readonly type: 'chunk'; readonly sessionId: string; readonly branch: number; readonly chunk: KeptChunk }
+  /** What was seen of a chunk that the story ended in, or left, before it was whole: nothing goes on from it. */
+  | { readonly type: 'part'; readonly sessionId: string; readonly branch: number; readonly chunk: KeptChunk }
   | { readonly type: 'snapshot'; readonly sessionId: string; readonly branch: number; readonly snapshot: KeptSnapshot }
   /** What is kept of another session's branch up to a chunk, as this one's: a copy, whatever becomes of the other. */
   | { readonly type: 'fork'; readonly sessionId: string; readonly from: string; readonly branch: number; readonly throughChunk: number }
@@ -248,6 +250,7 @@ export function writeBytes(write: StorageWrite): number {
     case 'turns':
       return write.turns.reduce((sum, { turn }) => sum + 2 * (turn?.length ?? 0) + 64, 0);
     case 'chunk':
+    case 'part':
       return tensorBytes(write.chunk.tensors) + 2 * write.chunk.data.length + 128;
     case 'snapshot':
       return tensorBytes(write.snapshot.tensors) + 2 * write.snapshot.data.length + 64;

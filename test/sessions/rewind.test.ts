@@ -121,6 +121,25 @@ describe('a session that is gone back in', () => {
     assert.deepEqual([opened.story?.chunks, opened.story?.branch, opened.story?.branches, opened.story?.lineage], [[], 1, 2, 5]);
   });
 
+  it('a fork of a session that takes video in takes video in, of the same strength; a moment that isn’t in memory is not kept anywhere', async () => {
+    const program = { id: 'drive_transform', takesVideo: true, interruption: {} };
+    const { rig } = begin({ capacity: 4, programs: ['drive_transform'], card: { ...CARD, maxSessions: 4, programs: [program] } });
+    const { session } = await rig.join({ program: 'drive_transform', transform: { strength: 0.4 } });
+    rig.media.emit({ type: 'media.position', sessionId: session.id, epoch: 0, sent90k: 67_500, presented90k: 60_000 });
+    const { session: fork } = await rig.registry.fork(session.id, {});
+    const opened = rig.engine.sent.findLast((message) => message.type === 'session.open');
+    assert.ok(opened?.type === 'session.open');
+    assert.deepEqual([opened.program, opened.strength, opened.fork], ['drive_transform', 0.4, { from: session.id, to90k: 60_000 }]);
+    const played = rig.media.sent.findLast((message) => message.type === 'session.open');
+    assert.ok(played?.type === 'session.open' && played.sessionId === fork.id);
+    assert.deepEqual(played.takesVideo, { framesPerChunk: CARD.framesPerChunk });
+    const connection = await rig.connect(fork);
+    fork.see(connection, new Uint8Array(4));
+    assert.ok(rig.media.sent.some((message) => message.type === 'connection.video' && message.sessionId === fork.id));
+    rig.engine.notInMemory = true;
+    await assert.rejects(rig.registry.fork(session.id, { media90k: 0 }), (error: SegueError) => error.code === 'not_kept');
+  });
+
   it('a fork has its memory as of then and a token of its own; the parent is asked nothing. From disk where memory lacks it, and when the other has ended', async () => {
     const life = begin({ tokens: { issue: async ({ sessionId, roles }) => ({ token: `${sessionId}/${roles.join('+')}`, expiresAt: 'then' }) } });
     const { rig, session, connectionId } = await playing(life);

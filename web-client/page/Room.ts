@@ -132,6 +132,7 @@ export class Room {
       client: () => this.#client,
       canvas: () => this.#world,
       audio: () => this.#sound,
+      camera: () => this.#camera.track,
       follow: (client) => this.#follow(client, []),
       take: (client, canvas) => this.#take(client, canvas),
     };

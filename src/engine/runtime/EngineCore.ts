@@ -1,6 +1,7 @@
 import { DroppedMemory } from '../../observe/DroppedMemory.ts';
 import type { Clock, Timer } from '../../observe/clock.ts';
 import { SegueError } from '../../protocol/errors.ts';
+import type { MediaTime90k } from '../../streams/media_time.ts';
 import type { MediaEvent } from '../../streams/media_events.ts';
 import type { OutstandingBounds } from '../../streams/outstanding_writes.ts';
 import type { FromStorage, KeptStory } from '../../streams/storage_messages.ts';
@@ -161,7 +162,7 @@ export class EngineCore {
         break;
       }
       case 'session.close':
-        this.#close(message.sessionId);
+        this.#close(message.sessionId, message.presented90k);
         break;
       case 'frame.find': {
         const { request, sessionId, media90k } = message;
@@ -330,12 +331,12 @@ export class EngineCore {
     this.#deps.toControl({ type: 'request.failed', sessionId: request.sessionId, requestId: request.requestId, error: error.toBody() });
   }
 
-  #close(sessionId: string): void {
+  #close(sessionId: string, presented90k?: MediaTime90k): void {
     const session = this.#sessions.get(sessionId);
     if (session === undefined) return;
     this.#sessions.delete(sessionId);
     this.#deadlinesMissed += session.punctuality.missed;
-    session.close();
+    session.close(presented90k);
     this.#closing.add(session);
     this.#settled();
   }

@@ -531,9 +531,10 @@ export class EngineSession implements WorkSource {
     this.#deps.changed(this);
   }
 
-  /** Ends the session: answers what is unanswered, lets go of blocks, slots and reservations. Idempotent. A unit in flight gives its own back when it returns. */
-  close(): void {
+  /** Ends the session: answers what is unanswered, lets go of blocks, slots and reservations. Idempotent. A unit in flight gives its own back when it returns. @param presented90k as its clients were told. */
+  close(presented90k?: MediaTime90k): void {
     if (this.#status === 'closed') return;
+    this.#progress.end(presented90k);
     this.#answers.failAll(new SegueError('session_closed', 'the session was closed'), [...this.#rewinds.close(), ...this.#unread.splice(0)]);
     this.#status = 'closed';
     this.#halt.release();

@@ -25,7 +25,7 @@ export interface StoryRecorderOptions {
   readonly behind: (fromChunk: number | null, reason?: string) => void;
 }
 
-export type ChunkWrite = Extract<StorageWrite, { readonly type: 'chunk' }>;
+export type ChunkWrite = Extract<StorageWrite, { readonly type: 'chunk' | 'part' }>;
 
 /** Between the copies of a snapshot's tensors: whatever else the engine has to do comes first. */
 const COPY_INTERVAL_MS = 1;
@@ -83,6 +83,13 @@ export class StoryRecorder {
   copyOf(version: ProgramState, epoch: number): ChunkWrite | null {
     const part = this.#options.keeping.chunk(version);
     return part === null ? null : this.#recorded(part, epoch);
+  }
+
+  /** What was seen of the chunk that a version lies in; null at the end of one. To be {@link put}, or not. */
+  partOf(version: ProgramState, epoch: number): ChunkWrite | null {
+    const { sessionId, keeping, records } = this.#options;
+    const part = keeping.seen(version);
+    return part === null || part.chunk !== version.chunk ? null : { type: 'part', sessionId, branch: this.#branch, chunk: records.record(part, epoch) };
   }
 
   put(write: ChunkWrite): void {

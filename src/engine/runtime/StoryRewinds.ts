@@ -167,6 +167,8 @@ export class StoryRewinds {
     const { story, program, recorder, epoch } = this.#parts;
     if (recorder === null) return null;
     const end = story.from(story.committed.position90k + 1).find((version) => program.keeping?.chunk(version) != null);
-    return end !== undefined && program.keeping!.chunk(end)!.start90k < presented90k ? recorder.copyOf(end, epoch()) : null;
+    if (end !== undefined && program.keeping!.chunk(end)!.start90k < presented90k) return recorder.copyOf(end, epoch());
+    const last = story.at(presented90k);
+    return last === null ? null : recorder.partOf(last, epoch());
   }
 }

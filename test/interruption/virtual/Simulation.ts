@@ -39,6 +39,8 @@ interface KeptSide {
   snapshots: KeptSnapshot[];
   readonly branches: KeptBranch[];
   readonly left: { readonly branch: number; readonly chunk: KeptChunk }[];
+  /** What was seen of chunks that never became whole. */
+  readonly parts: { readonly branch: number; readonly chunk: KeptChunk }[];
 }
 
 const MODELS = new Map<string, ScriptedModel>();
@@ -104,7 +106,7 @@ export class Simulation {
     const { format, framesPerChunk } = this.#model.program;
     const session = new SimulatedSession({ sessionId, clock: this.clock, format, framesPerChunk, slots: this.#slots, toEngine: (message) => this.core.receiveMedia(message) });
     this.sessions.set(sessionId, session);
-    this.kept.set(sessionId, { chunks: [], snapshots: [], branches: [], left: [] });
+    this.kept.set(sessionId, { chunks: [], snapshots: [], branches: [], left: [], parts: [] });
     if (story !== null) session.startAt(story.chunks.at(-1)!.end90k);
     this.core.receive({ type: 'session.open', ...(story === null ? {} : { story }), ...(plan === null ? {} : { plan }), sessionId, model: this.#model.loaded.modelId, program: 'drive', seed, prompt, image, adapter, tenant: 't', channels: session.channels });
     return session;
@@ -115,7 +117,7 @@ export class Simulation {
     const { format, framesPerChunk } = this.#model.program;
     const session = new SimulatedSession({ sessionId, clock: this.clock, format, framesPerChunk, slots: this.#slots, toEngine: (message) => this.core.receiveMedia(message) });
     this.sessions.set(sessionId, session);
-    this.kept.set(sessionId, { chunks: [], snapshots: [], branches: [], left: [] });
+    this.kept.set(sessionId, { chunks: [], snapshots: [], branches: [], left: [], parts: [] });
     this.core.receive({ type: 'session.open', fork: { from: from.sessionId, to90k }, lineage, sessionId, model: this.#model.loaded.modelId, program: 'drive', seed: 1, prompt: null, image: null, tenant: 't', channels: session.channels });
     return session;
   }
@@ -140,9 +142,10 @@ export class Simulation {
   }
 
   close(session: SimulatedSession, delayMs = 0): void {
+    const presented90k = session.held90k;
     this.#deliver(session, () => {
       session.words.markClosed();
-      this.core.receive({ type: 'session.close', sessionId: session.sessionId });
+      this.core.receive({ type: 'session.close', sessionId: session.sessionId, presented90k });
     }, delayMs);
   }
 
@@ -204,6 +207,7 @@ export class Simulation {
       side.snapshots = snapshots.filter(({ chunk }) => chunk <= write.throughChunk);
       return;
     }
+    if (write.type === 'part') return void side.parts.push(write);
     assert.ok(write.type === 'chunk');
     assert.equal(write.branch, branch, 'of the branch in force');
     const { chunks } = side;
