@@ -5,7 +5,8 @@ prompt or action may arrive between the two steps. Half of the steps are of that
 the clean chunk, scored by `energy_score` with two noise samples, so that two steps give a sample and not an average. The director's task
 shares the text experts and is trained beside.
 
-A transformer without weights (`--from-nothing`, or no `--source`) learns the world more cheaply from squared errors on true context: `teacher_until`.
+A transformer without weights (`--from-nothing`, or no `--source`) learns the world more cheaply from squared errors of one sample: `squared_until`, at first on true
+context alone: `served_from`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class TransformerPlan:
     warmup: int = 40
     decay_from: float = 0.7
     average: float = 0.995
-    teacher_until: float = 0.0  # share of the steps, the first ones, that score one sample by its squared error, on true context and at any noise level
+    served_from: float = 0.0  # share of the steps, the first ones, that denoise from any noise level on true context; none of the others' mix
+    squared_until: float = 0.0  # share of the steps, the first ones, that score one sample by its squared error
     bfloat16: int = 0  # products of the passes and of Muon; weights, their average and all sums stay float32
     serving_share: float = 0.6  # of the steps in the serving configuration, the rest at any noise level
     full_noise_share: float = 0.5  # of the latter's chunks at level 1, where serving starts
@@ -74,8 +76,8 @@ class TransformerPlan:
 
 
 def scored(samples: Tensor, truth: Tensor, plan: TransformerPlan) -> tuple[Tensor, dict[str, float]]:
-    """samples `[2, B, N, 32, 128]`"""
-    score = energy_score(samples, truth, plan.dispersion)
+    """samples `[S, B, N, 32, 128]`: the energy score of two, the squared error of one"""
+    score = energy_score(samples, truth, plan.dispersion) if len(samples) > 1 else (samples[0] - truth).square().mean(-1)
     picture, sound = score[..., :NUM_PICTURE_TOKENS].mean(), score[..., NUM_PICTURE_TOKENS:].mean()
     return picture + plan.sound_weight * sound, {"picture": picture.item(), "sound": sound.item()}
 
@@ -164,40 +166,33 @@ class TransformerStage:
         # without its cache, which would hand weights cast under no_grad, and so without a gradient, to later passes
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.plan.bfloat16 > 0, cache_enabled=False)
 
-    def denoised(self, run: ServingPass, truth: Tensor, samples: int) -> Tensor:
-        """Truth under noise of any level, denoised `samples` times."""
-        level = draw_levels(run.batch.depth.shape, self.plan).to(self.device)
-        noise = torch.randn((samples, *truth.shape), device=self.device)
-        wide = level[..., None, None]
-        return run.denoise((1 - wide) * truth + wide * noise, level, samples)
-
-    def teacher_loss(self, batch: ClipBatch) -> tuple[Tensor, dict[str, float]]:
-        truth = batch.truth.to(self.device)
-        error = (self.denoised(self.serving_pass(batch), truth, 1)[0] - truth).square().mean(-1)
-        picture, sound = error[..., :NUM_PICTURE_TOKENS].mean(), error[..., NUM_PICTURE_TOKENS:].mean()
-        return picture + self.plan.sound_weight * sound, {"teacher_picture": picture.item(), "teacher_sound": sound.item()}
-
-    def loss(self, batch: ClipBatch) -> tuple[Tensor, dict[str, float]]:
+    def loss(self, batch: ClipBatch, num_samples: int = NUM_SAMPLES, serving_share: float | None = None) -> tuple[Tensor, dict[str, float]]:
+        """`serving_share` in place of the plan's."""
         plan = self.plan
         run = self.serving_pass(batch)
         truth = batch.truth.to(self.device)
-        if self.rng.random() < plan.serving_share:
+        if self.rng.random() < (plan.serving_share if serving_share is None else serving_share):
             steered = torch.from_numpy(self.rng.random(batch.depth.shape) < plan.steer_share)
-            samples = run.two_steps(NUM_SAMPLES, batch.late(steered))
+            samples = run.two_steps(num_samples, batch.late(steered))
             keep_own_chunks(self.pool, batch, samples[0], plan.most_depth)
             kind = "serving"
         else:
-            samples = self.denoised(run, truth, NUM_SAMPLES)
+            level = draw_levels(batch.depth.shape, plan).to(self.device)
+            noise = torch.randn((num_samples, *truth.shape), device=self.device)
+            wide = level[..., None, None]
+            samples = run.denoise((1 - wide) * truth + wide * noise, level, num_samples)
             kind = "denoise"
         loss, facts = scored(samples, truth, plan)
-        return loss, {f"{kind}_{name}": value for name, value in facts.items()}
+        measure = "" if num_samples > 1 else "squared_"
+        return loss, {f"{kind}_{measure}{name}": value for name, value in facts.items()}
 
     def train_step(self, step: int) -> dict[str, float]:
         plan = self.plan
-        taught = step < plan.steps * plan.teacher_until
-        batch = draw_batch(self.pool, plan.batch, 0.0 if taught else plan.own_share, plan.most_depth, self.rng)
+        served = step >= plan.steps * plan.served_from
+        num_samples = 1 if step < plan.steps * plan.squared_until else NUM_SAMPLES
+        batch = draw_batch(self.pool, plan.batch, plan.own_share if served else 0.0, plan.most_depth, self.rng)
         with self.precision():
-            loss, facts = (self.teacher_loss if taught else self.loss)(batch)
+            loss, facts = self.loss(batch, num_samples, plan.serving_share if served else 0.0)
         if step % plan.director_every == 0:
             director = director_loss(self.net, *(t.to(self.device) for t in director_batch(self.rng, self.held_out, plan.director_batch)))
             loss = loss + plan.director_weight * director
