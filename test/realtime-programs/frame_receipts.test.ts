@@ -45,7 +45,18 @@ describe('a frame that was presented', { timeout: 120_000 }, () => {
     assert.equal(error, undefined);
     assert.ok(Buffer.from(rgb!).equals(rig.pictures.get(last90k)!), 'the picture that is held');
     assert.equal((await inMemory(last90k + FRAME_90K)).chunk, null, 'what was fenced is not there');
-    assert.equal((await inMemory(0)).chunk, null, 'what is on disk is not in memory');
+  });
+
+  it('whose record is still on its way to the disk is known from memory, as it will be there', async () => {
+    const record = rig.chunks.find(({ chunk }) => chunk === 1)!;
+    for (const index of [0, 1]) {
+      const at90k = record.start90k + index * FRAME_90K;
+      const { chunk } = await inMemory(at90k);
+      assert.ok(chunk !== null, `the frame at ${at90k}`);
+      const [told, kept] = [keptFrame(chunk, index), keptFrame(record, index)];
+      assert.deepEqual([told.epoch, told.lineage, told.plan, told.under], [kept.epoch, kept.lineage, kept.plan, kept.under]);
+      assert.ok(Buffer.from(told.latents.data).equals(Buffer.from(kept.latents.data)), `latents at ${at90k}`);
+    }
   });
 
   it('has its record and comes out bit for bit, also where its chunk was made again around it', async (t) => {

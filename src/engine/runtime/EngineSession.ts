@@ -423,9 +423,9 @@ export class EngineSession implements WorkSource {
     this.#deps.wake();
   }
 
-  /** Of a frame that is in no whole chunk on disk yet: the chunk that it lies in, as far as it was seen. Null where nothing that is held here shows it. */
+  /** Of a frame that is not on disk yet, be its chunk unfinished or its record under way: the chunk that it lies in, as far as it was seen. Null where nothing that is held here shows it. */
   seenChunk(media90k: MediaTime90k): KeptChunk | null {
-    const version = this.#story.from(media90k + 1)[0];
+    const version = this.#story.reaching(media90k + 1);
     const part = version === undefined || this.closed ? null : (this.program.keeping?.seen(version) ?? null);
     if (part === null || this.#records === null || media90k < part.start90k || media90k >= part.end90k) return null;
     return this.#records.record(part, this.epoch);
