@@ -133,7 +133,12 @@ export const Share = Type.Object({
 });
 export type Share = Static<typeof Share>;
 
-export const CreatedReplay = Type.Object({ ...CreatedSession.properties, from90k: Type.Integer(), to90k: Type.Integer() });
+export const CreatedReplay = Type.Object({
+  ...CreatedSession.properties,
+  from90k: Type.Integer(),
+  to90k: Type.Integer(),
+  gaps: Type.Optional(Type.Array(Type.Object({ from90k: Type.Integer(), to90k: Type.Integer() }), { description: 'What of it is not kept, and is passed over (`replay.gap`). Absent: nothing is missing.' })),
+});
 export type CreatedReplay = Static<typeof CreatedReplay>;
 
 export const SessionDescription = Type.Object({ type: Type.Enum(['offer', 'answer']), sdp: Type.String({ minLength: 1, maxLength: 64_000 }) }, { additionalProperties: false });

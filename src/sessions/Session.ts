@@ -12,6 +12,8 @@ import { EngineReservation } from './EngineReservation.ts';
 import { IdleWatch } from './IdleWatch.ts';
 import { SessionActivity } from './SessionActivity.ts';
 import type { Role } from './ports.ts';
+import { ReplayGaps } from './ReplayGaps.ts';
+import { createId } from './session_ids.ts';
 import { PromptMemory } from './PromptMemory.ts';
 import type { RequestAnswer } from './RequestLedger.ts';
 import type { WaitUntil } from './RequestWaiters.ts';
@@ -58,6 +60,7 @@ export class Session {
   readonly #idle: IdleWatch;
   readonly #budget: SessionBudget;
   readonly #activity: SessionActivity;
+  readonly #gaps: ReplayGaps;
   readonly #keeper: SessionKeeper | null;
   /** What is committed is told by the storage. */
   #storyKept = false;
@@ -166,6 +169,19 @@ export class Session {
       keeper,
     });
     this.#story = new SessionStory({ sessionId: id, engine: options.engine, archive, status: this.#status, position: this.#position, memory: this.memory, connections: this.#connections, conversation: this.#conversation, events: this.events, report: this.#report });
+    this.#gaps = new ReplayGaps({
+      clock,
+      gaps: options.replay?.gaps ?? [],
+      flows: () => this.state === 'active' && !this.#flow.interrupted,
+      tell: ({ from90k, to90k }) => {
+        this.#connections.broadcast('state', { type: 'replay.gap', from90k, to90k });
+        this.events.append('replay.gap', { from90k, to90k });
+      },
+      goTo: async (media90k) => {
+        const answer = await this.#conversation.request({ type: 'rewind', id: createId('req'), media90k }, 'settled');
+        if (answer.type === 'error') throw SegueError.from(answer.error);
+      },
+    });
     if (returning !== null) this.#conversation.restore(returning.from);
     // Whoever closes a session that nobody waits to open must not cause an unhandled rejection.
     this.#opened.promise.catch(() => undefined);
@@ -261,7 +277,8 @@ export class Session {
       case 'request.applied':
       case 'request.superseded':
       case 'request.failed':
-        return this.#conversation.onAnswer(message);
+        this.#conversation.onAnswer(message);
+        return this.#gaps.check();
       case 'request.completed':
       case 'hold.expired':
         return this.#conversation.onNotice(message);
@@ -317,6 +334,7 @@ export class Session {
         if (message.epoch !== this.words.epoch || this.#status.ending) return;
         this.#position.report(message.sent90k, message.presented90k);
         this.memory.present(message.presented90k);
+        this.#gaps.moved(message.sent90k, message.presented90k);
         return this.#report.tellPosition();
       case 'media.usage':
         return this.#budget.report({ sentBytes: message.sentBytes });
@@ -440,6 +458,7 @@ export class Session {
     this.#flow.close();
     this.#idle.close();
     this.#budget.close();
+    this.#gaps.close();
     this.#activity.refresh();
     this.#activity.close();
     this.#opened.reject(cause);

@@ -158,7 +158,7 @@ export class SessionArchive {
     return answer;
   }
 
-  /** What is kept of a story between two moments, from the first chunk that lies there and without a gap; null: nothing. Rejects as {@link load}. */
+  /** What is kept of a story between two moments, from the first chunk that lies there to the last; null: nothing. Rejects as {@link load}. */
   async range(sessionId: string, from90k: MediaTime90k, to90k: MediaTime90k): Promise<Omit<KeptRange, 'sessionId'> | null> {
     const answer = await this.#ask((request) => ({ type: 'range.of', request, sessionId, from90k, to90k }));
     return answer.type === 'range.read' ? answer.range : null;

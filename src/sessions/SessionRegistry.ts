@@ -189,7 +189,7 @@ export class SessionRegistry {
   }
 
   /**
-   * What of a session can be played again: within the limits asked for, without a gap, and presented. Rejects with not_kept, session_not_found, timed_out.
+   * What of a session can be played again: within the limits asked for, and presented. Rejects with not_kept, session_not_found, timed_out.
    */
   async shareable(id: string, { from90k = 0, to90k = Infinity }: { readonly from90k?: number | undefined; readonly to90k?: number | undefined } = {}): Promise<KeptRange> {
     const live = this.#sessions.get(id);

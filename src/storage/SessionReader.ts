@@ -67,13 +67,14 @@ export class SessionReader {
     return null;
   }
 
-  /** Of the story in force: from the first chunk that reaches into a stretch of time, as far as there is no gap; null where there is none. */
+  /** Of the story in force: from the first chunk that reaches into a stretch of time to the last one, with the gaps between them; null where there is none. */
   range(sessionId: string, from90k: MediaTime90k, to90k: MediaTime90k): Omit<KeptRange, 'sessionId'> | null {
     const below90k = Math.min(to90k, Number.MAX_SAFE_INTEGER);
     const rows = this.#segments(sessionId).flatMap(({ branch, from, to }) => this.#queries.spans.all(sessionId, branch, from, to, from90k, below90k) as { chunk: number; start_90k: number; end_90k: number }[]);
-    const gap = rows.findIndex(({ chunk, start_90k: start90k }, index) => index > 0 && (chunk !== rows[index - 1]!.chunk + 1 || start90k !== rows[index - 1]!.end_90k));
-    const [first, last] = [rows[0], rows[gap < 0 ? rows.length - 1 : gap - 1]];
-    return first === undefined || last === undefined ? null : { chunk: first.chunk, from90k: first.start_90k, to90k: Math.min(last.end_90k, to90k) };
+    const [first, last] = [rows[0], rows.at(-1)];
+    if (first === undefined || last === undefined) return null;
+    const gaps = rows.slice(1).flatMap(({ start_90k: start90k }, index) => (start90k > rows[index]!.end_90k ? [{ from90k: rows[index]!.end_90k, to90k: start90k }] : []));
+    return { chunk: first.chunk, from90k: first.start_90k, to90k: Math.min(last.end_90k, to90k), ...(gaps.length === 0 ? {} : { gaps }) };
   }
 
   /** What the story in force was made with, in stretches, oldest first. Chunks of before it was written down are of the session's own weights. */

@@ -160,6 +160,22 @@ describe('positions in a session', () => {
     assert.ok(rig.toControl.some((message) => message.type === 'media.position'));
   });
 
+  it('are told to their end when the picture stands', async () => {
+    const rig = new SessionRig();
+    const peer = rig.connect();
+    for (let index = 0; index < 10; index++) rig.frame(index);
+    await rig.clock.advanceTo(9 * FRAME_MS + 150);
+    rig.send({ type: 'position', videoRtp: peer.pictures.at(-1)!.rtp }, 'input');
+    await rig.clock.advanceTo(3_000);
+    const told = rig.toControl.flatMap((message) => (message.type === 'media.position' ? [[message.sent90k, message.presented90k]] : []));
+    assert.deepEqual(told.at(-1), [10 * FRAME, 10 * FRAME]);
+    assert.deepEqual(told.filter(([sent90k]) => sent90k === 10 * FRAME).length <= 2, true, 'and no more often than they change');
+    rig.send({ type: 'interrupt', id: 'i', heldVideoRtp: peer.pictures[4]!.rtp });
+    const before = rig.toControl.length;
+    await rig.clock.advanceTo(6_000);
+    assert.ok(!rig.toControl.slice(before).some(({ type }) => type === 'media.position'), 'nothing has come of the epoch that was begun');
+  });
+
   it('of a watcher don’t count', async () => {
     const rig = new SessionRig();
     rig.connect('driver');

@@ -115,6 +115,21 @@ describe('branches of a story', () => {
     rig.end();
   });
 
+  it('what can be played again is all from the first chunk to the last, with what is missing between them', () => {
+    const rig = new StorageRig();
+    rig.write('control', session('a'));
+    rig.write('engine', ...[1, 2, 5, 6, 9].map((index) => chunk(0, index)));
+    const range = (from90k: number, to90k: number) => {
+      rig.storage.receive('control', { type: 'range.of', request: 1, sessionId: 'a', from90k, to90k });
+      return rig.messages('range.read').at(-1)!.range;
+    };
+    const gap = (from: number, to: number) => ({ from90k: from * CHUNK, to90k: to * CHUNK });
+    assert.deepEqual(range(0, Infinity), { chunk: 1, from90k: CHUNK, to90k: 10 * CHUNK, gaps: [gap(3, 5), gap(7, 9)] });
+    assert.deepEqual(range(4 * CHUNK, 7 * CHUNK - 100), { chunk: 5, from90k: 5 * CHUNK, to90k: 7 * CHUNK - 100 }, 'none at its ends');
+    assert.equal(range(7 * CHUNK, 9 * CHUNK), null);
+    rig.end();
+  });
+
   it('what was seen of a chunk that never became whole is found until the chunk is there; nothing goes on from it, and it goes with its branch', async () => {
     const rig = new StorageRig({ retention: { maxAgeMs: 1e12, sessionBytes: 6_000 } });
     rig.write('control', session('a'));
