@@ -154,7 +154,7 @@ export class InlineRun implements WorkSource {
   }
 
   turns(): readonly LoopTurn[] {
-    if (this.closed || this.inFlight !== null || !this.device.usable) return [];
+    if (this.closed || this.inFlight !== null || !this.device.usable || this.device.switching !== null) return [];
     const turns = this.#opening.program.turns(this.#held.state);
     // Work that is due has a frame to lead to; slack has none.
     return this.#asked === null ? turns : turns.map((turn) => ({ ...turn, leadsTo: turn.leadsTo ?? 0 }));
