@@ -148,3 +148,16 @@ export const TrickleCandidate = Type.Object(
   { additionalProperties: false },
 );
 export const IceServers = Type.Object({ iceServers: Type.Array(Type.Object({ urls: Type.Array(Type.String()), username: Type.Optional(Type.String()), credential: Type.Optional(Type.String()) })) });
+
+export const ReloadedModel = Type.Object(
+  {
+    id: Type.String(),
+    weightsVersion: Type.String({ description: 'That serves now.' }),
+    previousWeightsVersion: Type.String(),
+    changed: Type.Boolean({ description: 'False where the directory holds the weights that served already.' }),
+    sessions: Type.Integer({ minimum: 0, description: 'Live sessions that went on with the new weights.' }),
+    heldMs: Type.Integer({ minimum: 0, description: 'For how long at most one of them waited between two chunks.' }),
+  },
+  { $id: 'ReloadedModel' },
+);
+export type ReloadedModel = Static<typeof ReloadedModel>;

@@ -7,10 +7,12 @@ import { createKernels } from '../engine/model/kernels/create_kernels.ts';
 import { PromptProcessor } from '../engine/model/processors/PromptProcessor.ts';
 import type { DeploymentSpec } from '../engine/model/spec/deployment_spec.ts';
 import { loadModelSpec } from '../engine/model/spec/load_model_spec.ts';
+import { languageDigest } from '../engine/model/spec/replaceable_weights.ts';
 import { hashParallelPlan, parallelPlan } from '../engine/parallel/ParallelPlan.ts';
 import { EngineCore } from '../engine/runtime/EngineCore.ts';
 import type { EngineOptions } from '../engine/runtime/engine_options.ts';
 import { OnnxWorker } from '../engine/workers/OnnxWorker.ts';
+import { weightsReplacement } from '../engine/workers/weights_replacement.ts';
 import { monotonicClock } from '../observe/clock.ts';
 import { createLogger } from '../observe/log.ts';
 import { ERRORS, type ErrorBody } from '../protocol/errors.ts';
@@ -86,6 +88,7 @@ async function start(): Promise<EngineCore> {
     components: Object.keys(spec.components),
     identity: { precision: spec.variant.precision, parallelPlanHash: hashParallelPlan(parallelPlan({ replica: devices }, 1)) },
     ...(deployment.engine === undefined ? {} : { options: deployment.engine }),
+    prepareWeights: weightsReplacement({ modelDir, serving: { spec, language: languageDigest(spec) }, workers }),
     toControl,
     toMedia,
     ...(storagePort === null ? {} : { toStorage: (message, transfer) => storagePort.postMessage(message, [...transfer]) }),

@@ -107,7 +107,7 @@ export class PresentedFrames {
       frameInChunk: frame.frameInChunk,
       origin: frame.seeded ? 'seed' : 'generated',
       model: card.modelId,
-      weightsVersion: origin?.weightsVersion ?? card.weightsVersion,
+      weightsVersion: frame.weightsVersion ?? card.weightsVersion,
       fingerprint: origin?.machine ?? card.fingerprint,
       adapter: adapter === null ? null : { id: adapter.id, scale: adapter.scale },
       adapterVersions: { ...adaptersOf(frame) },

@@ -482,7 +482,7 @@ export class Session {
     const { id, program, seed, prompt, image, plan = null, tenant, stamp, voice, endsOnLeave, limits, archive, forked = null } = this.#options;
     if (archive === null || this.#keeper === null) return;
     const options: KeptOptions = { tenant, stamp, voice, endsOnLeave, idleMs: limits.idleMs, orphanMs: limits.orphanMs, budget: finite(limits.budget), ...(plan === null ? {} : { plan }) };
-    this.#keeper.created({ sessionId: id, createdAt: this.#report.createdAt, program, seed, prompt, image, fingerprint: archive.fingerprint, options: JSON.stringify(options), ...(forked === null ? {} : { lineage: forked.lineage }) });
+    this.#keeper.created({ sessionId: id, createdAt: this.#report.createdAt, program, seed, prompt, image, fingerprint: archive.fingerprint(), options: JSON.stringify(options), ...(forked === null ? {} : { lineage: forked.lineage }) });
     // Of a live one the engine sees to it: what it has sent on its way to the disk comes first.
     if (forked?.story != null) archive.write({ type: 'fork', sessionId: id, from: forked.from, branch: forked.story.branch ?? 0, throughChunk: forked.story.chunks.at(-1)!.chunk });
   }

@@ -16,7 +16,8 @@ export interface SessionArchiveOptions {
   readonly clock: Clock;
   readonly log: Logger;
   /** Of this server: sessions that are written now are of it. */
-  readonly fingerprint: StoryFingerprint;
+  /** Of what is made now. */
+  readonly fingerprint: () => StoryFingerprint;
   /** Chunks that a story's window holds: how many are read back at least. */
   readonly windowChunks: number;
 }
@@ -31,7 +32,7 @@ interface Question {
 
 /** The control side's way to the storage thread: what sessions write, how far they are on disk, and what is read back of them. */
 export class SessionArchive {
-  readonly fingerprint: StoryFingerprint;
+  readonly fingerprint: () => StoryFingerprint;
   readonly #options: SessionArchiveOptions;
   readonly #writes = new OutstandingWrites();
   readonly #keepers = new Map<string, SessionKeeper>();

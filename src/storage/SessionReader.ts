@@ -27,7 +27,7 @@ const QUERIES = {
   lastBefore: 'SELECT max(chunk) AS chunk FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND end_90k <= ?',
   chunkAt: 'SELECT * FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND start_90k <= ? AND end_90k > ? ORDER BY chunk DESC LIMIT 1',
   partAt: 'SELECT * FROM parts WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND start_90k <= ? AND end_90k > ? ORDER BY chunk DESC LIMIT 1',
-  versions: `SELECT start_90k, end_90k, json_extract(data, '$.origin.weightsVersion') AS weights, json_extract(data, '$.steps[#-1].adapter') AS adapter
+  versions: `SELECT chunk, start_90k, end_90k, json_extract(data, '$.origin.weightsVersion') AS weights, json_extract(data, '$.steps[#-1].adapter') AS adapter
     FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? ORDER BY chunk`,
   span: 'SELECT start_90k AS start90k, end_90k AS end90k FROM chunks WHERE session = ? AND branch = ? AND chunk = ?',
   chunks: 'SELECT * FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? ORDER BY chunk',
@@ -89,6 +89,19 @@ export class SessionReader {
       const last = spans.at(-1);
       if (last !== undefined && last.weightsVersion === weightsVersion && isDeepStrictEqual(last.adapterVersions, adapterVersions)) spans[spans.length - 1] = { ...last, to90k };
       else spans.push({ from90k, to90k, weightsVersion, adapterVersions });
+    }
+    return spans;
+  }
+
+  /** Weights by chunk, in stretches, oldest first; of a branch, by default the one in force. Chunks of before it was written down are of the session's own. */
+  chunkWeights(sessionId: string, branch?: number): { from: number; to: number; readonly weightsVersion: string }[] {
+    const { weightsVersion: own = '' } = this.head(sessionId)?.fingerprint ?? {};
+    const spans: { from: number; to: number; readonly weightsVersion: string }[] = [];
+    for (const row of this.#segments(sessionId, branch).flatMap((segment) => this.#queries.versions.all(sessionId, segment.branch, segment.from, segment.to) as Row[])) {
+      const [chunk, weightsVersion] = [row['chunk'] as number, (row['weights'] as string | null) ?? own];
+      const last = spans.at(-1);
+      if (last !== undefined && last.weightsVersion === weightsVersion) last.to = chunk;
+      else spans.push({ from: chunk, to: chunk, weightsVersion });
     }
     return spans;
   }

@@ -65,6 +65,8 @@ export type ControlToEngine =
   | { readonly type: 'frame.find'; readonly request: number; readonly sessionId: string; readonly media90k: MediaTime90k }
   /** A frame of a kept chunk, by its index in it, decoded again in the time that live media leaves; answered by `frame.decoded`. */
   | { readonly type: 'frame.decode'; readonly request: number; readonly program: string; readonly chunk: KeptChunk; readonly frame: number }
+  /** What lies in the model's directory is to take the place of the weights that serve; answered by `model.reloaded`. */
+  | { readonly type: 'model.reload'; readonly request: number }
   /** Answered by `engine.drained` when no unit is in flight and no session is open. */
   | { readonly type: 'engine.drain' }
   /** Test mode only: makes the next unit of a session fail, hang or come back late. */
@@ -174,12 +176,25 @@ export type EngineToControl =
   | { readonly type: 'frame.found'; readonly request: number; readonly chunk: KeptChunk | null }
   /** RGB row by row, or why not. */
   | { readonly type: 'frame.decoded'; readonly request: number; readonly rgb?: Uint8Array; readonly error?: ErrorBody }
+  | { readonly type: 'model.reloaded'; readonly request: number; readonly reloaded?: ReloadedWeights; readonly error?: ErrorBody }
   | { readonly type: 'trace'; readonly events: readonly TraceEvent[] }
   | { readonly type: 'engine.stats'; readonly stats: EngineStats };
 
+/** Weights that serve since a reload. */
+export interface ReloadedWeights {
+  readonly weightsVersion: string;
+  /** The same where nothing has changed. */
+  readonly previous: string;
+  /** Live sessions that went on with them. */
+  readonly sessions: number;
+  /** From when the first of them waited between two chunks to when all went on. */
+  readonly heldMs: number;
+}
+
 export interface EngineCard {
   readonly modelId: string;
-  readonly weightsVersion: string;
+  /** That serve now: everybody reads it here, and a reload replaces it. */
+  weightsVersion: string;
   readonly fingerprint: string;
   readonly format: MediaFormat;
   readonly framesPerChunk: number;

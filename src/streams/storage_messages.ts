@@ -75,6 +75,8 @@ export interface ChunkOrigin {
   readonly machine: string;
   /** Epoch that each of its frames went out in. */
   readonly epochs: readonly number[];
+  /** Weights that each of its frames was made by, where they aren't all the same. */
+  readonly frameWeights?: readonly string[];
 }
 
 /** A committed chunk of a branch: what it was made from and what came of it. The program's `data` holds every step, frame and noise counter. */

@@ -12,7 +12,7 @@ import { validateProgram } from '../programs/ProgramSpec.ts';
 import { LoopScheduler, type ModelIdentity, type ScheduledKernel } from '../scheduler/LoopScheduler.ts';
 import { PlacementScheduler } from '../scheduler/PlacementScheduler.ts';
 import { TransferScheduler } from '../scheduler/TransferScheduler.ts';
-import type { LoadedModel, Takeover, Worker } from '../workers/Worker.ts';
+import type { LoadedModel, PreparedWeights, Takeover, Worker } from '../workers/Worker.ts';
 import { ChunkReader } from './ChunkReader.ts';
 import { Device } from './Device.ts';
 import { Dispatcher } from './Dispatcher.ts';
@@ -20,6 +20,7 @@ import { DEFAULT_ENGINE_OPTIONS, type EngineOptions } from './engine_options.ts'
 import { EngineSession } from './EngineSession.ts';
 import { InlineRuns, type RunHandle } from './InlineRuns.ts';
 import type { RunOpening } from './InlineRun.ts';
+import { ModelReload } from './ModelReload.ts';
 import { PictureDecodes } from './PictureDecodes.ts';
 import { resumeStory, type ResumedStory } from './resume_story.ts';
 import { StoryOutlet, type ToStoragePort } from './StoryOutlet.ts';
@@ -43,6 +44,8 @@ export interface EngineCoreDependencies {
   readonly toStorage?: ToStoragePort;
   /** On what may wait there. */
   readonly keepBounds?: OutstandingBounds;
+  /** See {@link ModelReload}. */
+  readonly prepareWeights?: () => Promise<readonly PreparedWeights[] | null>;
   /** Test mode: makes the next unit of a session fail. Absent otherwise. */
   readonly injectFault?: (worker: Worker, sessionId: string, fault: InjectedFault) => void;
 }
@@ -71,6 +74,7 @@ export class EngineCore {
   readonly #droppedMemory = new DroppedMemory();
   readonly #runs: InlineRuns;
   readonly #decodes: PictureDecodes;
+  readonly #reload: ModelReload;
   readonly #outlet: StoryOutlet | null;
   readonly #reader: ChunkReader | null;
   readonly #timers = new Map<'stats' | 'trace' | 'health', Timer>();
@@ -120,6 +124,19 @@ export class EngineCore {
         this.#dispatcher.round();
       },
       settled: () => this.#settled(),
+    });
+    this.#reload = new ModelReload({
+      clock: deps.clock,
+      devices: this.#devices,
+      loops,
+      sessions: () => [...this.#sessions.values()],
+      runs: (device) => this.#runs.on(device),
+      sources: (device) => this.#sourcesOn(device),
+      requeue: (source) => this.#dispatcher.requeue(source),
+      round: () => this.#dispatcher.round(),
+      trace: (event) => this.#trace(event),
+      ...(deps.prepareWeights === undefined ? {} : { prepare: deps.prepareWeights }),
+      answer: deps.toControl,
     });
     this.#decodes = new PictureDecodes({ programs: deps.programs, clock: deps.clock, run: (opening) => this.run(opening), answer: deps.toControl });
   }
@@ -171,6 +188,9 @@ export class EngineCore {
       }
       case 'frame.decode':
         this.#decodes.decode(message);
+        break;
+      case 'model.reload':
+        void this.#reload.begin(message.request);
         break;
       case 'engine.drain':
         this.#draining = true;
@@ -242,6 +262,7 @@ export class EngineCore {
     if (this.#closed) return;
     for (const sessionId of [...this.#sessions.keys()]) this.#close(sessionId);
     this.#decodes.close();
+    this.#reload.close();
     this.#runs.cancelAll();
     this.#flushTraces();
     this.#closed = true;
@@ -352,6 +373,7 @@ export class EngineCore {
       this.#tellUsage(session);
       this.#deps.toControl({ type: 'session.closed', sessionId: session.sessionId });
     }
+    this.#reload.settle();
     this.#runs.settle();
     if (!this.#draining || this.#drained || this.#sessions.size > 0 || this.#runs.size > 0 || this.#closing.size > 0 || this.#devices.some(({ busy }) => busy)) return;
     this.#drained = true;
@@ -371,14 +393,14 @@ export class EngineCore {
     if (!device.usable) return;
     device.usable = false;
     this.#trace({ type: 'trace.scheduler', name: 'worker.lost', atMs: this.#deps.clock.now(), workerId: device.workerId, args: { message } });
-    for (const session of this.#sessionsOn(device)) this.#dispatcher.requeue(session);
+    for (const session of this.#sourcesOn(device)) this.#dispatcher.requeue(session);
     this.#every('health', HEALTH_INTERVAL_MS, () => this.#checkHealth());
   }
 
   /** In the timeline of each session that it concerns: all that were on the device went on with the spare. */
   #takenOver(device: Device<WorkSource>, { atMs, tookMs, ...args }: Takeover): void {
     this.#takeovers++;
-    for (const { sessionId } of this.#sessionsOn(device)) this.#trace({ type: 'trace.scheduler', name: 'executor.takeover', atMs, durationMs: tookMs, sessionId, workerId: device.workerId, args });
+    for (const { sessionId } of this.#sourcesOn(device)) this.#trace({ type: 'trace.scheduler', name: 'executor.takeover', atMs, durationMs: tookMs, sessionId, workerId: device.workerId, args });
   }
 
   #checkHealth(): void {
@@ -386,18 +408,18 @@ export class EngineCore {
       if (device.usable) continue;
       const { state } = device.worker.health();
       if (state === 'closed') {
-        for (const session of this.#sessionsOn(device)) session.fault(new SegueError('engine_unavailable', `worker ${device.workerId} is gone, and what it held with it`), true);
+        for (const session of this.#sourcesOn(device)) session.fault(new SegueError('engine_unavailable', `worker ${device.workerId} is gone, and what it held with it`), true);
       }
       if (state !== 'ready') continue;
       device.usable = true;
       this.#trace({ type: 'trace.scheduler', name: 'worker.back', atMs: this.#deps.clock.now(), workerId: device.workerId });
-      for (const session of this.#sessionsOn(device)) this.#dispatcher.requeue(session);
+      for (const session of this.#sourcesOn(device)) this.#dispatcher.requeue(session);
     }
     if (this.#devices.every(({ usable }) => usable)) this.#cancel('health');
     this.#dispatcher.round();
   }
 
-  #sessionsOn(device: Device<WorkSource>): WorkSource[] {
+  #sourcesOn(device: Device<WorkSource>): WorkSource[] {
     return [...[...this.#sessions.values()].filter((session) => session.device === device), ...this.#runs.on(device), ...this.#speculationsOn(device)];
   }
 

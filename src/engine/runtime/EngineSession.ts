@@ -123,7 +123,7 @@ export class EngineSession implements WorkSource {
     if (resumed !== null) this.words.writeAction({ ...this.words.action, speed: resumed.speed });
     this.#action = this.words.action;
     this.latch = new ActionLatch(this.#action);
-    this.#streams = new SessionStreams(sessionId, device.loaded.weightsVersion, deps.toMedia);
+    this.#streams = new SessionStreams(sessionId, () => device.loaded.weightsVersion, deps.toMedia);
     this.#answers = new SessionAnswers(sessionId, deps.toControl);
     this.#story = new Story(program, initial, device.pool, this.pools, this.#past());
     this.#resumed = resumed;
@@ -205,6 +205,11 @@ export class EngineSession implements WorkSource {
     return this.program.betweenChunks(this.#story.state);
   }
 
+  /** Other weights may take over: no chunk is in flight, or none that goes on by itself. */
+  get atBoundary(): boolean {
+    return this.betweenChunks || this.#halt.stopped || this.fenced();
+  }
+
   get closed(): boolean {
     return this.#status !== 'live' || this.words.closed;
   }
@@ -236,6 +241,7 @@ export class EngineSession implements WorkSource {
   /** Loops that may step now. None while the session is held, or fenced by a word whose request hasn't come. */
   turns(): readonly LoopTurn[] {
     if (this.closed || this.#halt.stopped || this.inFlight !== null || !this.device.usable || this.fenced()) return [];
+    if (this.device.switching === 'at_once' || (this.device.switching !== null && this.betweenChunks)) return [];
     return this.program.turns(this.#story.state);
   }
 
@@ -249,6 +255,12 @@ export class EngineSession implements WorkSource {
     this.#streams.init(this.program.format);
     this.#tape?.pull();
     this.#deps.changed(this);
+  }
+
+  /** Other weights serve from here on. What the older ones have begun is given up: no chunk, and nothing made ahead, is made by both. */
+  reloaded(): void {
+    this.#speculation?.yieldMemory();
+    if (!this.betweenChunks) this.#story.replace(this.program.rewound(this.#story.newest, this.#story.state));
   }
 
   // ---------------------------------------------------------------- requests
@@ -476,7 +488,7 @@ export class EngineSession implements WorkSource {
       this.#rewinds.flowing();
       this.timeline.flowing();
       this.#streams.frame(frame, this.epoch);
-      this.#records?.went(frame.start90k, this.epoch);
+      this.#records?.went(frame.start90k, this.epoch, this.device.loaded.weightsVersion);
       this.#progress.commit();
     }
     for (const output of text) this.#deps.toControl({ type: 'text', sessionId: this.sessionId, ...output, epoch: this.epoch });

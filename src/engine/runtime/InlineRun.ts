@@ -157,7 +157,7 @@ export class InlineRun implements WorkSource {
   }
 
   turns(): readonly LoopTurn[] {
-    if (this.closed || this.inFlight !== null || !this.device.usable) return [];
+    if (this.closed || this.inFlight !== null || !this.device.usable || this.device.switching !== null) return [];
     const all = this.#opening.program.turns(this.#held.state);
     const last = this.#cancelling === null ? null : this.#beforeCancelling();
     const needed = last === null ? all : all.filter(({ loopId }) => last.includes(loopId));

@@ -26,11 +26,16 @@ export interface HeldAction {
 /** Asks kernels for the next step of their loops. Planning is pure: a turn that is planned and then refused has left no trace. */
 export class LoopScheduler {
   readonly #kernels: ReadonlyMap<string, ScheduledKernel>;
-  readonly #identity: ModelIdentity;
+  #identity: ModelIdentity;
 
   constructor(kernels: ReadonlyMap<string, ScheduledKernel>, identity: ModelIdentity) {
     this.#kernels = kernels;
     this.#identity = identity;
+  }
+
+  /** From here on, cache keys name other weights: what the older ones gave is found by nobody any more. */
+  reloaded(weightsVersion: string): void {
+    this.#identity = { ...this.#identity, weightsVersion };
   }
 
   /** @throws {TypeError} for a kernel that isn't there: the program was validated against another set. */

@@ -6,6 +6,7 @@ import { fencing } from '../../../src/engine/scheduler/RequestScheduler.ts';
 import type { ChunkData } from '../../../src/realtime-programs/ContinuationKeeping.ts';
 import { SimulatedWorker, type SimulatedOutcome } from '../../../src/engine/runtime/SimulatedWorker.ts';
 import type { WorkUnitBatch } from '../../../src/engine/model/work.ts';
+import type { PreparedWeights } from '../../../src/engine/workers/Worker.ts';
 import { VirtualClock } from '../../../src/observe/virtual_clock.ts';
 import { SegueError } from '../../../src/protocol/errors.ts';
 import type { AdapterInForce } from '../../../src/protocol/session_adapter.ts';
@@ -29,6 +30,8 @@ export interface SimulationOptions {
   /** Plans are told token by token. */
   readonly aloud?: boolean;
   readonly engine?: Partial<EngineOptions>;
+  /** How a reload comes by its weights. */
+  readonly prepareWeights?: () => Promise<readonly PreparedWeights[] | null>;
   /** Decides how a batch goes; by default it takes what it is predicted to take. */
   readonly outcome?: (batch: WorkUnitBatch, predictedMs: number) => SimulatedOutcome;
 }
@@ -65,7 +68,7 @@ export class Simulation {
   readonly #slots: number;
   readonly #steps: number;
 
-  constructor({ steps = 2, reduces = steps > 1, slots = 8, speed = 1, transform, aloud = false, engine = {}, outcome = (_, deviceMs) => ({ deviceMs, answer: 'ok' }) }: SimulationOptions = {}) {
+  constructor({ steps = 2, reduces = steps > 1, slots = 8, speed = 1, transform, aloud = false, engine = {}, prepareWeights, outcome = (_, deviceMs) => ({ deviceMs, answer: 'ok' }) }: SimulationOptions = {}) {
     const key = `${steps} ${reduces} ${speed}`;
     this.#model = MODELS.get(key) ?? scriptedModel(steps, speed, reduces);
     MODELS.set(key, this.#model);
@@ -95,6 +98,7 @@ export class Simulation {
       components: Object.keys(spec.components),
       identity: { precision: 'fp32', parallelPlanHash: 'single' },
       options: engine,
+      ...(prepareWeights === undefined ? {} : { prepareWeights }),
       toControl: (message) => this.#onControl(message),
       toMedia: (event) => this.#onMedia(event),
       toStorage: (message) => this.#checked(() => this.#keep(message)),
