@@ -37,8 +37,16 @@ export class Heap<Item> {
     return top.item;
   }
 
-  #sink(): void {
-    for (let at = 0; ; ) {
+  /** Drops every item that `keep` refuses, in time proportional to what is held; the order of the others stays. */
+  retain(keep: (item: Item) => boolean): void {
+    let kept = 0;
+    for (const entry of this.#items) if (keep(entry.item)) this.#items[kept++] = entry;
+    this.#items.length = kept;
+    for (let at = (kept >> 1) - 1; at >= 0; at--) this.#sink(at);
+  }
+
+  #sink(from = 0): void {
+    for (let at = from; ; ) {
       let least = at;
       for (const child of [2 * at + 1, 2 * at + 2]) if (child < this.#items.length && this.#before(child, least)) least = child;
       if (least === at) return;

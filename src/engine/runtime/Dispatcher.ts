@@ -1,18 +1,19 @@
-import type { Clock, Timer } from '../../observe/clock.ts';
+import type { Clock } from '../../observe/clock.ts';
 import { SegueError } from '../../protocol/errors.ts';
 import type { TraceEvent } from '../../streams/messages.ts';
-import type { BlockId, StepResult, UnitOutput, WorkUnitBatch } from '../model/work.ts';
+import type { StepResult, WorkUnitBatch } from '../model/work.ts';
 import { BatchScheduler } from '../scheduler/BatchScheduler.ts';
 import type { LoopScheduler } from '../scheduler/LoopScheduler.ts';
-import type { LoopTurn } from '../scheduler/LoopTurn.ts';
 import type { QueuedTurn } from '../scheduler/ReadyQueue.ts';
 import type { TransferScheduler } from '../scheduler/TransferScheduler.ts';
 import type { PlannedTurn, WorkUnit } from '../scheduler/WorkUnit.ts';
-import { BatchWatch } from './BatchWatch.ts';
-import { WholeChunks } from './WholeChunks.ts';
 import type { Device } from './Device.ts';
+import { DeviceLane } from './DeviceLane.ts';
 import type { EngineOptions } from './engine_options.ts';
 import { inputBlocksOf, StepCommitter, type SessionUnit } from './StepCommitter.ts';
+import { turnDeadlineMs, turnReleaseMs } from './turn_times.ts';
+import { reserveOutputs } from './unit_outputs.ts';
+import { WholeChunks } from './WholeChunks.ts';
 import type { WorkSource } from './WorkSource.ts';
 
 export interface DispatcherDependencies {
@@ -28,16 +29,15 @@ export interface DispatcherDependencies {
   readonly settled: () => void;
 }
 
-/** Work without a frame is due this long after it began to wait: it fills slack, and starves for no longer than this. */
-const SLACK_MS = 1000;
 /** Slots come back when media has encoded a frame, without a message: looked at again after this long. */
 const RESERVATION_RETRY_MS = 4;
 /** A session that can't reserve what admission promised it for this long is broken, not slow. */
 const RESERVATION_WATCHDOG_MS = 5000;
 
 /**
- * The scheduling round: for every idle device, the most urgent turn is planned, reserved, joined with what may join, and dispatched;
- * one batch per device is out at a time, so that the next decision is made with all that is known by then.
+ * The scheduling round: for every idle device on which anything has changed, the most urgent turn is planned, reserved, joined with what may
+ * join, and dispatched; one batch per device is out at a time, so that the next decision is made with all that is known by then. What a step
+ * costs here depends neither on how many devices there are nor, but for a logarithm, on how many sessions.
  */
 export class Dispatcher {
   readonly counters = { executed: 0, discarded: 0, failed: 0, busyMs: 0 };
@@ -48,52 +48,55 @@ export class Dispatcher {
   #nextBatchId = 1;
   /** Of the baseline policies; null where units of different sessions may alternate. */
   readonly #wholeChunks: WholeChunks | null;
-  readonly #watches: ReadonlyMap<Device<WorkSource>, BatchWatch<readonly SessionUnit[]>>;
-  #timer: { readonly timer: Timer; readonly atMs: number } | null = null;
+  readonly #lanes: ReadonlyMap<Device<WorkSource>, DeviceLane>;
+  /** Devices on which something has changed since they were looked at. */
+  readonly #changed = new Set<Device<WorkSource>>();
   #running = false;
-  #again = false;
 
   constructor(deps: DispatcherDependencies) {
     this.#deps = deps;
     this.#wholeChunks = deps.options.policy === 'unit' ? null : new WholeChunks(deps.options.chunkOrder);
     this.#committer = new StepCommitter({ ...deps, counters: this.counters, requeue: (session) => this.requeue(session) });
-    this.#watches = new Map(deps.devices.map((device) => [device, new BatchWatch(deps.clock, deps.options.unitWatchdogMs, (units: readonly SessionUnit[]) => this.#expired(device, units))]));
+    const released = (device: Device<WorkSource>): void => {
+      this.#changed.add(device);
+      this.round();
+    };
+    const { clock, options } = deps;
+    this.#lanes = new Map(deps.devices.map((device) => [device, new DeviceLane(device, { clock, unitWatchdogMs: options.unitWatchdogMs, released, expired: (of, units) => this.#expired(of, units) })]));
   }
 
   /** Reads anew what a session may step, and when. Called on every change of it; costs the same whatever other sessions there are. */
   requeue(session: WorkSource): void {
     const nowMs = this.#deps.clock.now();
-    for (const queued of session.queued) queued.void = true;
+    const { device } = session;
+    this.#changed.add(device);
+    for (const queued of session.queued) device.queue.withdraw(queued);
     session.queued = session.turns().flatMap((turn): QueuedTurn<WorkSource>[] => {
-      const releaseMs = this.#releaseMs(session, turn);
+      const releaseMs = turnReleaseMs(session, turn);
       if (releaseMs === Infinity) return [];
       const rank = this.#wholeChunks?.rank(session, releaseMs, nowMs);
-      const queued = { session, turn, releaseMs, deadlineMs: this.#deadlineMs(session, turn, nowMs), ...(rank === undefined ? {} : { rank }), void: false };
-      session.device.queue.push(queued, nowMs);
+      const queued = { session, turn, releaseMs, deadlineMs: turnDeadlineMs(session, turn, nowMs), ...(rank === undefined ? {} : { rank }), alone: session.suspect, void: false };
+      device.queue.push(queued, nowMs);
       return [queued];
     });
   }
 
   /** Dispatches whatever can be. Reentrant calls are folded into the round that runs. */
   round(): void {
-    if (this.#running) {
-      this.#again = true;
-      return;
-    }
+    if (this.#running) return;
     this.#running = true;
-    do {
-      this.#again = false;
-      for (const device of this.#deps.devices) this.#serve(device);
-    } while (this.#again);
+    // What changes meanwhile is added behind, and comes up in the same pass.
+    for (const device of this.#changed) {
+      this.#changed.delete(device);
+      this.#serve(device);
+      this.#lanes.get(device)!.arm();
+    }
     this.#running = false;
     this.#deps.transfers.flush();
-    this.#setTimer();
   }
 
   close(): void {
-    this.#timer?.timer.cancel();
-    this.#timer = null;
-    for (const watch of this.#watches.values()) watch.close();
+    for (const lane of this.#lanes.values()) lane.close();
   }
 
   #serve(device: Device<WorkSource>): void {
@@ -112,13 +115,19 @@ export class Dispatcher {
   #plan(queued: QueuedTurn<WorkSource>, nowMs: number): PlannedTurn | null {
     const { session, turn } = queued;
     if (session.closed || session.fenced() || session.inFlight !== null) return null;
-    const releaseMs = this.#releaseMs(session, turn);
-    if (releaseMs > nowMs) {
+    if (turnReleaseMs(session, turn) > nowMs) {
       this.requeue(session);
       return null;
     }
     const { action } = session;
-    const planned = this.#deps.loops.plan(turn, session.seed, session.latch.read(action));
+    let planned: PlannedTurn | null;
+    try {
+      planned = this.#deps.loops.plan(turn, session.seed, session.latch.read(action));
+    } catch (error) {
+      // Planning is pure, so another try would end the same way; and it must end nobody else's round.
+      session.fault(new SegueError('unit_failed', `${turn.component} could not be planned: ${error instanceof Error ? error.message : String(error)}`, { cause: error }), true);
+      return null;
+    }
     if (planned === null) return null;
     return this.#committer.fromCache(session, planned) ? null : planned;
   }
@@ -144,7 +153,7 @@ export class Dispatcher {
     };
     device.pool.retain(inputBlocksOf(unit));
     session.inFlight = unit;
-    for (const other of session.queued) other.void = true;
+    for (const other of session.queued) device.queue.withdraw(other);
     session.queued = [];
     if (turn.leadsTo === null && !turn.boosted) session.slackSinceMs = null;
     return unit;
@@ -161,7 +170,6 @@ export class Dispatcher {
       return null;
     }
     const again = { ...queued, releaseMs: nowMs + RESERVATION_RETRY_MS, void: false };
-    queued.void = true;
     session.queued = [...session.queued.filter((other) => other !== queued), again];
     session.device.queue.push(again, nowMs);
     return null;
@@ -171,9 +179,7 @@ export class Dispatcher {
     const { component, shapeKey, maxBatch } = first.plan;
     if (maxBatch === 1 || session.suspect) return [];
     const peers: QueuedTurn<WorkSource>[] = [];
-    const alone: QueuedTurn<WorkSource>[] = [];
-    for (let peer = device.queue.takePeer(component); peer !== null; peer = peers.length < maxBatch - 1 ? device.queue.takePeer(component) : null) (peer.session.suspect ? alone : peers).push(peer);
-    for (const peer of alone) device.queue.push(peer, nowMs);
+    for (let peer = device.queue.takePeer(component); peer !== null; peer = peers.length < maxBatch - 1 ? device.queue.takePeer(component) : null) peers.push(peer);
     if (peers.length === 0) return [];
     const waiting = device.queue.others(component).map(({ deadlineMs, turn }) => ({ deadlineMs, costMs: device.costs.component(turn.component) }));
     const count = this.#batches.join({ nowMs, first, peers, waiting, maxBatch, costMs: (batch) => device.costs.predict(component, shapeKey, batch) });
@@ -195,10 +201,12 @@ export class Dispatcher {
     const batch: WorkUnitBatch = { batchId: this.#nextBatchId++, modelId: device.loaded.modelId, component: first.plan.component, kernel: first.turn.kernel, units: units.map(({ unit }) => unit.planned) };
     device.busy = true;
     this.#wholeChunks?.begin(device, units.map(({ session }) => session));
-    this.#watches.get(device)!.begin(units);
+    const { watch } = this.#lanes.get(device)!;
+    watch.begin(units);
     const settle = (results: readonly StepResult[]): void => {
-      this.#watches.get(device)!.end();
+      watch.end();
       device.busy = false;
+      this.#changed.add(device);
       this.#committer.settle(device, batch, units, results);
       this.#deps.settled();
       this.round();
@@ -241,60 +249,4 @@ export class Dispatcher {
       });
     }
   }
-
-  #releaseMs(session: WorkSource, turn: LoopTurn): number {
-    return turn.opensMedia && turn.leadsTo !== null ? session.timeline.releaseMs(turn.leadsTo) : -Infinity;
-  }
-
-  #deadlineMs(session: WorkSource, turn: LoopTurn, nowMs: number): number {
-    const { costs } = session.device;
-    if (turn.restores === true && session.share !== undefined) return session.share.deadline(nowMs, nowMs, costs.component(turn.component));
-    let deadlineMs: number;
-    if (turn.leadsTo === null) {
-      session.slackSinceMs ??= nowMs;
-      deadlineMs = session.slackSinceMs + SLACK_MS;
-    } else {
-      deadlineMs = session.timeline.deadlineMs(turn.leadsTo);
-      for (const component of turn.after) deadlineMs -= costs.component(component);
-    }
-    const since = session.boostedSinceMs;
-    return turn.boosted && since !== null ? Math.min(deadlineMs, session.reserve.deadline(nowMs, since, costs.component(turn.component))) : deadlineMs;
-  }
-
-  /** One timer for whatever is released next. One that is too early stays: its round finds nothing and sets it anew. */
-  #setTimer(): void {
-    let nextMs = Infinity;
-    for (const { queue, usable, busy } of this.#deps.devices) if (usable && !busy) nextMs = Math.min(nextMs, queue.nextReleaseMs() ?? Infinity);
-    if (nextMs === Infinity || (this.#timer !== null && this.#timer.atMs <= nextMs)) return;
-    this.#timer?.timer.cancel();
-    const timer = this.#deps.clock.schedule(nextMs, () => {
-      this.#timer = null;
-      this.round();
-    });
-    this.#timer = { timer, atMs: nextMs };
-  }
-}
-
-function reserveOutputs(session: WorkSource, { plan }: PlannedTurn): Readonly<Record<string, UnitOutput>> | null {
-  const { device, grant, pools } = session;
-  const declared = Object.entries(plan.outputs);
-  const requests = declared.flatMap(([, output]) => (output.kind === 'block' ? [output] : []));
-  const blocks = device.pool.allocate(grant.account, requests);
-  if (blocks === null) return null;
-  const free: BlockId[] = [...blocks];
-  const outputs: Record<string, UnitOutput> = {};
-  for (const [name, output] of declared) {
-    if (output.kind === 'block') outputs[name] = { kind: 'block', block: free.shift()!, bytes: output.bytes };
-    else if (output.kind === 'value') outputs[name] = { kind: 'value' };
-    else {
-      const slot = pools[output.pool].acquire();
-      if (slot === null) {
-        for (const taken of Object.values(outputs)) if (taken.kind === 'slot') pools[taken.pool].release(taken.slot);
-        device.pool.release(blocks);
-        return null;
-      }
-      outputs[name] = { kind: 'slot', pool: output.pool, slot };
-    }
-  }
-  return outputs;
 }

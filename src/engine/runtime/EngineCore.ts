@@ -71,6 +71,8 @@ export class EngineCore {
   readonly #sessions = new Map<string, EngineSession>();
   /** Closed, possibly with a unit that a worker still has. */
   readonly #closing = new Set<EngineSession>();
+  /** Of live sessions that have had a draft, by device: a late frame of anybody holds them off. */
+  readonly #speculations: ReadonlyMap<Device<WorkSource>, Set<Speculation>>;
   readonly #droppedMemory = new DroppedMemory();
   readonly #runs: InlineRuns;
   readonly #decodes: PictureDecodes;
@@ -97,6 +99,7 @@ export class EngineCore {
     let lastBlockId = 0;
     const nextBlockId = () => ++lastBlockId;
     this.#devices = deps.workers.map(({ worker, loaded }) => new Device<WorkSource>({ worker, loaded, options: this.#options, transfers, nextBlockId }));
+    this.#speculations = new Map(this.#devices.map((device) => [device, new Set()]));
     for (const device of this.#devices) device.worker.onTakeover?.((takeover) => this.#takenOver(device, takeover));
     const { modelId, weightsVersion } = deps.workers[0]!.loaded;
     const loops = new LoopScheduler(new Map(deps.kernels.map((kernel) => [kernel.kind, kernel])), { ...deps.identity, modelId, weightsVersion, adapterVersions: {} });
@@ -252,6 +255,22 @@ export class EngineCore {
     };
   }
 
+  /** Entries of all that is kept, by what they are: what depends on what is open, and must not grow with what has been served. */
+  footprint(): Readonly<Record<string, number>> {
+    const sum = (of: (device: Device<WorkSource>) => number): number => this.#devices.reduce((total, device) => total + of(device), 0);
+    return {
+      sessions: this.#sessions.size,
+      closing: this.#closing.size,
+      runs: this.#runs.size,
+      drafts: sum((device) => this.#speculations.get(device)!.size),
+      queuedTurns: sum(({ queue }) => queue.held),
+      blocks: sum(({ pool }) => pool.blocks),
+      accounts: sum(({ pool }) => pool.accounts),
+      cacheEntries: sum(({ cache }) => cache.stats().entries),
+      timers: this.#timers.size,
+    };
+  }
+
   /** Blocks that only the caches hold: what is left when no session is open. */
   get cachedBlocks(): number {
     return this.#devices.reduce((sum, { cache }) => sum + cache.stats().blocks, 0);
@@ -338,9 +357,13 @@ export class EngineCore {
       trace: (event: TraceEvent) => this.#trace(event),
       changed: (session: EngineSession) => this.#dispatcher.requeue(session),
       wake: () => this.#dispatcher.round(),
-      speculates: ({ device, sessionId, pools }: Speculation) => device.worker.attach(sessionId, { video: pools.video.descriptor, audio: pools.audio.descriptor }),
+      speculates: (draft: Speculation) => {
+        const { device, sessionId, pools } = draft;
+        this.#speculations.get(device)!.add(draft);
+        device.worker.attach(sessionId, { video: pools.video.descriptor, audio: pools.audio.descriptor });
+      },
       draftChanged: (source: Speculation) => this.#dispatcher.requeue(source),
-      late: ({ device }: EngineSession) => this.#speculationsOn(device).forEach((draft) => draft.pressed()),
+      late: ({ device }: EngineSession) => this.#speculations.get(device)!.forEach((draft) => draft.pressed()),
     };
   }
 
@@ -358,6 +381,7 @@ export class EngineCore {
     this.#sessions.delete(sessionId);
     this.#deadlinesMissed += session.punctuality.missed;
     session.close(presented90k);
+    if (session.speculation !== null) this.#speculations.get(session.device)!.delete(session.speculation);
     this.#closing.add(session);
     this.#settled();
   }
@@ -420,18 +444,14 @@ export class EngineCore {
   }
 
   #sourcesOn(device: Device<WorkSource>): WorkSource[] {
-    return [...[...this.#sessions.values()].filter((session) => session.device === device), ...this.#runs.on(device), ...this.#speculationsOn(device)];
+    return [...[...this.#sessions.values()].filter((session) => session.device === device), ...this.#runs.on(device), ...this.#speculations.get(device)!];
   }
 
   /** What was made ahead goes, and what is kept only for going back. True where that freed any memory. */
   #yieldMemory(device: Device<WorkSource>): boolean {
-    const drafts = this.#speculationsOn(device).filter((draft) => draft.yieldMemory());
+    const drafts = [...this.#speculations.get(device)!].filter((draft) => draft.yieldMemory());
     const pasts = [...this.#sessions.values()].filter((session) => session.device === device && session.yieldMemory());
     return drafts.length + pasts.length > 0;
-  }
-
-  #speculationsOn(device: Device<WorkSource>): Speculation[] {
-    return [...this.#sessions.values()].flatMap((session) => (session.device === device && session.speculation !== null ? [session.speculation] : []));
   }
 
   // ---------------------------------------------------------------- reports

@@ -552,7 +552,7 @@ export class EngineSession implements WorkSource {
     this.#halt.release();
     this.#fence.close();
     this.#streams.complete('closed');
-    for (const queued of this.queued) queued.void = true;
+    for (const queued of this.queued) this.device.queue.withdraw(queued);
     this.queued = [];
     this.#recorder?.close();
     this.#tape?.close();

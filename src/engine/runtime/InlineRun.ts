@@ -284,7 +284,7 @@ export class InlineRun implements WorkSource {
     this.#cancelling?.cancel();
     this.#end = end;
     this.#trace('run.ended', { outcome: end.outcome, units: this.#units });
-    for (const queued of this.queued) queued.void = true;
+    for (const queued of this.queued) this.device.queue.withdraw(queued);
     this.queued = [];
     if (this.inFlight !== null) this.device.worker.cancel?.([this.inFlight.planned.unitId]);
     this.#held.release();

@@ -23,6 +23,8 @@ export interface RunHandle {
 export class InlineRuns {
   readonly #deps: InlineRunsDependencies;
   readonly #runs = new Map<string, { readonly run: InlineRun; readonly opening: RunOpening }>();
+  /** Ended, possibly with a unit that a worker still has. */
+  readonly #ending = new Set<InlineRun>();
 
   constructor(deps: InlineRunsDependencies) {
     this.#deps = deps;
@@ -61,7 +63,7 @@ export class InlineRuns {
       }
       let run: InlineRun;
       try {
-        run = new InlineRun(opening, { device, grant: admission.grant }, this.#deps);
+        run = new InlineRun(opening, { device, grant: admission.grant }, { ...this.#deps, settled: () => this.#ended(run) });
       } catch (error) {
         admission.grant.release();
         throw error;
@@ -76,13 +78,20 @@ export class InlineRuns {
 
   /** Lets go of runs that have ended and have nothing out. */
   settle(): void {
-    for (const [runId, { run, opening }] of this.#runs) {
-      const { end } = run;
+    for (const run of this.#ending) {
+      const { end, sessionId: runId } = run;
       if (end === null) continue;
+      const { opening } = this.#runs.get(runId)!;
+      this.#ending.delete(run);
       this.#runs.delete(runId);
       run.device.worker.detach(runId);
       opening.ended(end);
     }
+  }
+
+  #ended(run: InlineRun): void {
+    this.#ending.add(run);
+    this.#deps.settled();
   }
 
   cancelAll(): void {

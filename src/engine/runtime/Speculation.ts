@@ -289,7 +289,7 @@ export class Speculation implements WorkSource {
   /** Another fork steps, or none: what is out and what waits is of the one before. */
   #another(): void {
     this.#serial++;
-    for (const queued of this.queued) queued.void = true;
+    for (const queued of this.queued) this.device.queue.withdraw(queued);
     this.queued = [];
   }
 

@@ -38,8 +38,8 @@ export class WholeChunks {
       for (const queued of session.queued) if (!queued.void && queued.releaseMs <= nowMs && (first === null || queued.deadlineMs < first.deadlineMs)) first = queued;
     }
     if (first === null) return null;
-    first.void = true;
-    return { ...first, void: false };
+    device.queue.withdraw(first);
+    return first;
   }
 
   /** A batch of these sessions was dispatched. */

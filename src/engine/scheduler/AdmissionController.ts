@@ -45,8 +45,14 @@ export class AdmissionController {
   readonly #costs: CostModel;
   readonly #pool: BlockPool;
   readonly #limits: AdmissionBound;
-  /** What admitted sessions declared; priced anew at every question, because costs follow what units take when undisturbed. */
-  readonly #admitted = new Set<{ readonly demand: MediaDemand }>();
+  #sessions = 0;
+  /** Of admitted sessions, how many have a reserve for redirects. */
+  #redirectable = 0;
+  /**
+   * Runs per millisecond that admitted sessions declared, by component: priced anew at every question, because costs follow what units take when undisturbed, and
+   * asked at every step that is due out of a reserve, so it must not cost more the more sessions there are.
+   */
+  readonly #rates = new Map<string, number>();
 
   constructor(costs: CostModel, pool: BlockPool, limits: AdmissionBound) {
     if (!(limits.bound > 0 && limits.bound <= 1)) throw new TypeError(`bound must be in (0, 1], got ${limits.bound}`);
@@ -57,14 +63,14 @@ export class AdmissionController {
 
   /** Share of the device that is promised. */
   get load(): number {
-    let load = 0;
-    for (const { demand } of this.#admitted) load += this.demandOf(demand);
+    let load = this.#redirectable * this.#limits.redirectReserve;
+    for (const [component, rate] of this.#rates) load += rate * this.#costs.undisturbed(component);
     return load;
   }
 
   /** Bandwidth of one session's reserve: what it was promised, and an equal part of what nobody was. */
   get reserveBandwidth(): number {
-    return this.#limits.redirectReserve + Math.max(0, this.#limits.bound - this.load) / Math.max(1, this.#admitted.size);
+    return this.#limits.redirectReserve + Math.max(0, this.#limits.bound - this.load) / Math.max(1, this.#sessions);
   }
 
   /** Bandwidth of all that one session was promised, media and reserve, and of its part of what nobody was. */
@@ -73,7 +79,7 @@ export class AdmissionController {
   }
 
   get sessions(): number {
-    return this.#admitted.size;
+    return this.#sessions;
   }
 
   /** Share of a device that one session takes on average, its redirect reserve included; whoever can't be redirected has none. */
@@ -92,13 +98,16 @@ export class AdmissionController {
     if (slots.video < demand.minSlots.video || slots.audio < demand.minSlots.audio) return { admitted: false, reason: 'slots', load };
     // A device with nobody on it takes whoever comes first: nobody else can be hurt, and costs that a busy moment inflated are only
     // put right by running.
-    if (this.#admitted.size > 0 && this.load + load + this.#blocking(demand) > this.#limits.bound + 1e-9) return { admitted: false, reason: 'compute', load };
+    if (this.#sessions > 0 && this.load + load + this.#blocking(demand) > this.#limits.bound + 1e-9) return { admitted: false, reason: 'compute', load };
     const account = this.#pool.reserve(owner, demand.memory);
     if (account === null) return { admitted: false, reason: 'memory', load };
-    const entry = { demand };
-    this.#admitted.add(entry);
+    this.#count(demand, 1);
+    let released = false;
     const release = (): void => {
-      if (this.#admitted.delete(entry)) this.#pool.close(account);
+      if (released) return;
+      released = true;
+      this.#count(demand, -1);
+      this.#pool.close(account);
     };
     return { admitted: true, grant: { load, account, release } };
   }
@@ -108,6 +117,14 @@ export class AdmissionController {
     const account = this.#pool.reserve(owner, memory);
     if (account === null) return { admitted: false, reason: 'memory', load: 0 };
     return { admitted: true, grant: { load: 0, account, release: () => this.#pool.close(account) } };
+  }
+
+  #count({ chunkComponents, chunkMs, redirectComponents }: MediaDemand, sessions: 1 | -1): void {
+    this.#sessions += sessions;
+    if (redirectComponents.length > 0) this.#redirectable += sessions;
+    for (const component of chunkComponents) this.#rates.set(component, (this.#rates.get(component) ?? 0) + sessions / chunkMs);
+    // Sums of fractions that are added and taken off again don't come out at 0.
+    if (this.#sessions === 0) this.#rates.clear();
   }
 
   /** The longest unit may have just begun when somebody's look-ahead starts. */

@@ -11,46 +11,70 @@ export interface QueuedTurn<Session> {
   readonly deadlineMs: number;
   /** Place in line where another rule than the deadline says who is next: a baseline of the benchmarks. */
   readonly rank?: number;
-  /** Set by whoever queued it when the session moved on; the queue drops it when it comes up. */
+  /** It can't share a batch: its session's last step failed, or nobody has asked for it yet. */
+  readonly alone?: boolean;
+  /** Of the queue: it was taken, or withdrawn because its session moved on. */
   void: boolean;
 }
 
+/** Turns that were withdrawn are swept out once there are this many, and as many as wait. */
+const SWEEP_AT = 64;
+
 /**
  * What waits for one worker: released turns by component and deadline, and turns whose time hasn't come. Taking the most urgent
- * costs the logarithm of what waits, whatever the number of sessions. Bounded by its users: a session has at most a turn per loop.
+ * costs the logarithm of what waits, whatever the number of sessions. Bounded by its users: a session has at most a turn per loop,
+ * and of turns that were withdrawn no more are held than wait.
  */
 export class ReadyQueue<Session> {
   readonly #released = new Map<string, Heap<QueuedTurn<Session>>>();
+  /** Released, and joined by nobody. */
+  readonly #alone = new Map<string, Heap<QueuedTurn<Session>>>();
   readonly #later = new Heap<QueuedTurn<Session>>((turn) => turn.releaseMs);
+  #held = 0;
+  #withdrawn = 0;
 
   push(turn: QueuedTurn<Session>, nowMs: number): void {
+    turn.void = false;
+    this.#held++;
     if (turn.releaseMs > nowMs) this.#later.push(turn);
     else this.#release(turn);
+  }
+
+  /** Takes a turn out wherever it waits; harmless where it doesn't any more. */
+  withdraw(turn: QueuedTurn<Session>): void {
+    if (turn.void) return;
+    turn.void = true;
+    this.#withdrawn++;
+    if (this.#withdrawn >= SWEEP_AT && 2 * this.#withdrawn > this.#held) this.#sweep();
   }
 
   /** Removes and returns the released turn with the earliest deadline; null where nothing is released. */
   take(nowMs: number): QueuedTurn<Session> | null {
     this.#releaseDue(nowMs);
     let first: Heap<QueuedTurn<Session>> | null = null;
-    for (const heap of this.#released.values()) {
-      if (this.#head(heap) !== null && (first === null || rankOf(heap.peek()!) < rankOf(first.peek()!))) first = heap;
+    for (const heaps of [this.#released, this.#alone]) {
+      for (const heap of heaps.values()) {
+        if (this.#head(heap) !== null && (first === null || rankOf(heap.peek()!) < rankOf(first.peek()!))) first = heap;
+      }
     }
-    return first?.pop() ?? null;
+    return first === null ? null : this.#pop(first);
   }
 
-  /** Removes and returns the released turn of one component with the earliest deadline. */
+  /** Removes and returns the released turn with the earliest deadline among those of one component that can share a batch. */
   takePeer(component: string): QueuedTurn<Session> | null {
     const heap = this.#released.get(component);
     if (heap === undefined || this.#head(heap) === null) return null;
-    return heap.pop();
+    return this.#pop(heap);
   }
 
-  /** Most urgent released turn of every other component: who would have to wait for a batch of `component`. */
+  /** Most urgent released turn of everything that would have to wait for a batch of `component`. */
   others(component: string): QueuedTurn<Session>[] {
     const heads: QueuedTurn<Session>[] = [];
-    for (const [other, heap] of this.#released) {
-      const head = other === component ? null : this.#head(heap);
-      if (head !== null) heads.push(head);
+    for (const heaps of [this.#released, this.#alone]) {
+      for (const [other, heap] of heaps) {
+        const head = heaps === this.#released && other === component ? null : this.#head(heap);
+        if (head !== null) heads.push(head);
+      }
     }
     return heads;
   }
@@ -61,10 +85,14 @@ export class ReadyQueue<Session> {
     return head === null || head.releaseMs === Infinity ? null : head.releaseMs;
   }
 
+  /** Turns that wait. */
   get size(): number {
-    let size = this.#later.size;
-    for (const heap of this.#released.values()) size += heap.size;
-    return size;
+    return this.#held - this.#withdrawn;
+  }
+
+  /** What is held of turns, those included that were withdrawn and are not swept out yet. */
+  get held(): number {
+    return this.#held;
   }
 
   #releaseDue(nowMs: number): void {
@@ -72,18 +100,34 @@ export class ReadyQueue<Session> {
   }
 
   #release(turn: QueuedTurn<Session>): void {
-    let heap = this.#released.get(turn.turn.component);
-    if (heap === undefined) this.#released.set(turn.turn.component, (heap = new Heap<QueuedTurn<Session>>(rankOf)));
+    const heaps = turn.alone === true ? this.#alone : this.#released;
+    let heap = heaps.get(turn.turn.component);
+    if (heap === undefined) heaps.set(turn.turn.component, (heap = new Heap<QueuedTurn<Session>>(rankOf)));
     heap.push(turn);
   }
 
-  /** First turn that is not void; void ones are dropped on the way. */
+  #pop(heap: Heap<QueuedTurn<Session>>): QueuedTurn<Session> {
+    const turn = heap.pop()!;
+    turn.void = true;
+    this.#held--;
+    return turn;
+  }
+
+  /** First turn that waits; withdrawn ones are dropped on the way. */
   #head(heap: Heap<QueuedTurn<Session>>): QueuedTurn<Session> | null {
     for (let head = heap.peek(); head !== null; head = heap.peek()) {
       if (!head.void) return head;
       heap.pop();
+      this.#held--;
+      this.#withdrawn--;
     }
     return null;
+  }
+
+  #sweep(): void {
+    for (const heap of [this.#later, ...this.#released.values(), ...this.#alone.values()]) heap.retain((turn) => !turn.void);
+    this.#held -= this.#withdrawn;
+    this.#withdrawn = 0;
   }
 }
 

@@ -29,7 +29,7 @@ test('void turns are dropped wherever they wait', () => {
   const queue = new ReadyQueue<string>();
   const turns = [queued(1), queued(2), queued(3, { releaseMs: 5 })];
   for (const turn of turns) queue.push(turn, 0);
-  for (const turn of turns) turn.void = true;
+  for (const turn of turns) queue.withdraw(turn);
   assert.equal(queue.take(10), null);
   assert.equal(queue.nextReleaseMs(), null);
   assert.equal(queue.size, 0);
