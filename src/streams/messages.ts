@@ -229,6 +229,8 @@ export interface TraceEvent {
   readonly loopId?: string;
   readonly modelId?: string;
   readonly workerId?: string;
+  /** Pool of executors that the worker is in. */
+  readonly roleId?: string;
   readonly traceId?: string;
   readonly epoch?: number;
   readonly chunk?: number;
