@@ -13,6 +13,7 @@ import { WholeChunks } from './WholeChunks.ts';
 import type { Device } from './Device.ts';
 import type { EngineOptions } from './engine_options.ts';
 import { inputBlocksOf, StepCommitter, type SessionUnit } from './StepCommitter.ts';
+import type { Tracer } from './Tracer.ts';
 import type { WorkSource } from './WorkSource.ts';
 
 export interface DispatcherDependencies {
@@ -22,6 +23,7 @@ export interface DispatcherDependencies {
   readonly transfers: TransferScheduler;
   readonly devices: readonly Device<WorkSource>[];
   readonly trace: (event: TraceEvent) => void;
+  readonly tracer: Pick<Tracer, 'units' | 'count'>;
   /** A worker lost a batch. */
   readonly lost: (device: Device<WorkSource>, message: string) => void;
   /** Runs after every result: somebody may wait for the engine to fall silent. */
@@ -224,6 +226,7 @@ export class Dispatcher {
   }
 
   #traceDispatch(device: Device<WorkSource>, batch: WorkUnitBatch, units: readonly SessionUnit[], nowMs: number): void {
+    if (!this.#deps.tracer.units) return;
     for (const { unit } of units) {
       const { planned, turn, plan, deadlineMs, predictedMs, programId } = unit;
       this.#deps.trace({

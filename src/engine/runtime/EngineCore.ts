@@ -25,7 +25,7 @@ import { PictureDecodes } from './PictureDecodes.ts';
 import { resumeStory, type ResumedStory } from './resume_story.ts';
 import { StoryOutlet, type ToStoragePort } from './StoryOutlet.ts';
 import type { Speculation } from './Speculation.ts';
-import { TraceBuffer } from './TraceBuffer.ts';
+import { Tracer } from './Tracer.ts';
 import type { WorkSource } from './WorkSource.ts';
 
 export interface EngineCoreDependencies {
@@ -67,7 +67,7 @@ export class EngineCore {
   readonly #placement = new PlacementScheduler();
   readonly #transfers = new TransferScheduler();
   readonly #connector = new InProcessConnector();
-  readonly #traces = new TraceBuffer();
+  readonly #traces: Tracer;
   readonly #sessions = new Map<string, EngineSession>();
   /** Closed, possibly with a unit that a worker still has. */
   readonly #closing = new Set<EngineSession>();
@@ -98,6 +98,8 @@ export class EngineCore {
     this.#devices = deps.workers.map(({ worker, loaded, roles = [] }) => new Device<WorkSource>({ worker, loaded, roles, options: this.#options, transfers, nextBlockId }));
     for (const device of this.#devices) device.worker.onTakeover?.((takeover) => this.#takenOver(device, takeover));
     const { modelId, weightsVersion } = deps.workers[0]!.loaded;
+    const roles = new Map(this.#devices.map((device) => [device.workerId, device.roles.join('+')] as const));
+    this.#traces = new Tracer(this.#options.traces, { modelId, versions: { weights: weightsVersion }, roleOf: (workerId) => roles.get(workerId) || undefined });
     const loops = new LoopScheduler(new Map(deps.kernels.map((kernel) => [kernel.kind, kernel])), { ...deps.identity, modelId, weightsVersion, adapterVersions: {} });
     this.#dispatcher = new Dispatcher({
       clock: deps.clock,
@@ -106,6 +108,7 @@ export class EngineCore {
       transfers,
       devices: this.#devices,
       trace: (event) => this.#trace(event),
+      tracer: this.#traces,
       lost: (device, message) => this.#lost(device, message),
       settled: () => this.#settled(),
     });

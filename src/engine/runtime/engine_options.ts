@@ -1,4 +1,5 @@
 import type { MemoryBudget } from '../memory/BlockPool.ts';
+import type { TraceLevel } from './Tracer.ts';
 
 /** How an engine schedules: numbers that a deployment may change without changing what is generated. */
 export interface EngineOptions {
@@ -33,6 +34,8 @@ export interface EngineOptions {
   readonly pastChunks: number;
   /** Whether drafts are worked on before they are sent, where there is time for it. */
   readonly speculation: boolean;
+  /** How much the engine tells of what it does: see {@link TraceLevel}. */
+  readonly traces: TraceLevel;
   /** Offered to whoever is refused. */
   readonly retryAfterMs: number;
 }
@@ -57,5 +60,6 @@ export const DEFAULT_ENGINE_OPTIONS = {
   snapshotChunks: 60,
   pastChunks: 60,
   speculation: true,
+  traces: 'full',
   retryAfterMs: 2000,
 } as const satisfies EngineOptions;
