@@ -8,6 +8,7 @@ import { createKernels, type Kernels } from './model/kernels/create_kernels.ts';
 import { loadModelSpec } from './model/spec/load_model_spec.ts';
 import type { ModelSpec } from './model/spec/model_spec.ts';
 import { hashParallelPlan, parallelPlan } from './parallel/ParallelPlan.ts';
+import type { DisaggregatedProgram } from './programs/disaggregate.ts';
 import type { InlineProgram, RunInputs } from './programs/InlineProgram.ts';
 import type { RealtimeProgram } from './programs/RealtimeProgram.ts';
 import { EngineCore } from './runtime/EngineCore.ts';
@@ -20,19 +21,26 @@ export interface EnginePrograms {
   /** Those that are steered while they go on; the first is the default. */
   readonly live?: Readonly<Record<string, RealtimeProgram>>;
   /** Those that end. */
-  readonly inline?: Readonly<Record<string, InlineProgram>>;
+  readonly inline?: Readonly<Record<string, InlineProgram | DisaggregatedProgram>>;
+}
+
+export interface ExecutorPool {
+  readonly roles: readonly string[];
+  readonly executors: number;
 }
 
 export interface EngineLoadOptions {
-  /** Device shares, one executor thread each. */
+  /** Device shares, one executor thread each; default as `deployment.yaml` says, or none where there are pools. */
   readonly devices?: number;
+  /** Executors for roles of disaggregated programs (`placement.role`), apart from those that live sessions and all other runs are on. */
+  readonly pools?: readonly ExecutorPool[];
   /** A unit's bits don't depend on who shares its batch; a lone unit costs twice as much. */
   readonly batchInvariant?: boolean;
   /** A second thread per device share that takes over when the first stops answering. */
   readonly spare?: boolean;
   readonly calibrationRuns?: number;
   readonly engine?: Partial<EngineOptions>;
-  readonly programs?: (spec: ModelSpec, kernels: Kernels) => EnginePrograms;
+  readonly programs?: (spec: ModelSpec, kernels: Kernels, pools: readonly ExecutorPool[]) => EnginePrograms;
   /** What the engine did, in batches, about ten times a second while there is anything. */
   readonly onTrace?: (events: readonly TraceEvent[]) => void;
 }
@@ -43,7 +51,9 @@ export interface DeploymentCard extends EngineCard {
   /** Names that `generate` and `run` take. */
   readonly inlinePrograms: readonly string[];
   readonly parallelPlanHash: string;
+  /** Executors, those of pools included. */
   readonly devices: number;
+  readonly pools: readonly ExecutorPool[];
 }
 
 /**
@@ -63,10 +73,11 @@ export class Engine implements AsyncDisposable {
   readonly #runs: EngineRuns;
   readonly #sessions: Map<string, InteractiveSession>;
   readonly #workers: readonly OnnxWorker[];
+  readonly #pools: readonly ExecutorPool[];
   #numSessions = 0;
   #closing: Promise<void> | null = null;
 
-  private constructor(parts: Pick<Engine, 'spec' | 'kernels' | 'core'> & { readonly programs: EnginePrograms; readonly parallelPlanHash: string; readonly sessions: Map<string, InteractiveSession>; readonly workers: readonly OnnxWorker[] }) {
+  private constructor(parts: Pick<Engine, 'spec' | 'kernels' | 'core'> & { readonly programs: EnginePrograms; readonly parallelPlanHash: string; readonly sessions: Map<string, InteractiveSession>; readonly workers: readonly OnnxWorker[]; readonly pools: readonly ExecutorPool[] }) {
     this.spec = parts.spec;
     this.kernels = parts.kernels;
     this.core = parts.core;
@@ -74,20 +85,24 @@ export class Engine implements AsyncDisposable {
     this.#parallelPlanHash = parts.parallelPlanHash;
     this.#sessions = parts.sessions;
     this.#workers = parts.workers;
+    this.#pools = parts.pools;
     this.#runs = new EngineRuns(parts.core, parts.spec.format);
   }
 
   /** @throws {SpecError} naming file and key, for a model that is not as its files say. @throws {TypeError} for a program that the model can't run. */
-  static async load(modelDir: string, { devices, engine, programs: programsOf, onTrace, ...worker }: EngineLoadOptions = {}): Promise<Engine> {
+  static async load(modelDir: string, { devices, pools = [], engine, programs: programsOf, onTrace, ...worker }: EngineLoadOptions = {}): Promise<Engine> {
     const spec = loadModelSpec(modelDir);
-    const count = devices ?? spec.deployment.devices;
+    const shared = devices ?? (pools.length > 0 ? 0 : spec.deployment.devices);
+    const places = [...Array<readonly string[]>(shared).fill([]), ...pools.flatMap(({ roles, executors }) => Array<readonly string[]>(executors).fill(roles))];
+    const count = places.length;
+    if (count === 0) throw new TypeError(`an engine needs an executor: devices is ${shared}, the pools have none`);
     const kernels = createKernels(spec);
-    const programs = programsOf?.(spec, kernels) ?? {};
+    const programs = programsOf?.(spec, kernels, pools) ?? {};
     const workers = Array.from({ length: count }, (_, index) => new OnnxWorker({ id: `executor-${index}`, ...worker }));
     const sessions = new Map<string, InteractiveSession>();
     const parallelPlanHash = hashParallelPlan(parallelPlan({ replica: count }, 1));
     try {
-      const loaded = await Promise.all(workers.map(async (each) => ({ worker: each, loaded: await each.loadModel(modelDir) })));
+      const loaded = await Promise.all(workers.map(async (each, at) => ({ worker: each, loaded: await each.loadModel(modelDir), roles: places[at]! })));
       const core = new EngineCore({
         clock: monotonicClock,
         workers: loaded,
@@ -103,7 +118,7 @@ export class Engine implements AsyncDisposable {
         toMedia: (event) => sessions.get(event.sessionId)?.onMedia(event),
       });
       core.start();
-      return new Engine({ spec, kernels, core, programs, parallelPlanHash, sessions, workers });
+      return new Engine({ spec, kernels, core, programs, parallelPlanHash, sessions, workers, pools });
     } catch (error) {
       await Promise.all(workers.map((each) => each.close()));
       throw error;
@@ -114,7 +129,7 @@ export class Engine implements AsyncDisposable {
    * Runs a program once, to its end, and gives all that came of it: memory grows with its frames. For what comes as it comes, `run`.
    * @throws as `run`.
    */
-  generate(program: string | InlineProgram, inputs: RunInputs, options: RunOptions = {}): Promise<Generated> {
+  generate(program: string | InlineProgram | DisaggregatedProgram, inputs: RunInputs, options: RunOptions = {}): Promise<Generated> {
     return collected(this.run(program, inputs, options));
   }
 
@@ -123,7 +138,7 @@ export class Engine implements AsyncDisposable {
    * @param program a name of `programs.inline`, or one that you composed.
    * @throws {TypeError} the model can't run the program. @throws {SegueError} inputs, admission, failed units, your stall. The signal's reason where you abort.
    */
-  run(program: string | InlineProgram, inputs: RunInputs, options: RunOptions = {}): AsyncGenerator<EngineEvent, void, undefined> {
+  run(program: string | InlineProgram | DisaggregatedProgram, inputs: RunInputs, options: RunOptions = {}): AsyncGenerator<EngineEvent, void, undefined> {
     return this.#runs.run(typeof program === 'string' ? named(this.#programs.inline, program) : program, inputs, options);
   }
 
@@ -148,7 +163,14 @@ export class Engine implements AsyncDisposable {
   deploymentCard(): DeploymentCard {
     const card = this.core.card();
     if (card === null) throw new SegueError('program_not_found', 'the engine was loaded without a live program', { param: 'program' });
-    return { ...card, capabilities: Object.keys(this.spec.capabilities), inlinePrograms: Object.keys(this.#programs.inline ?? {}), parallelPlanHash: this.#parallelPlanHash, devices: this.#workers.length };
+    return { ...card, capabilities: Object.keys(this.spec.capabilities), inlinePrograms: Object.keys(this.#programs.inline ?? {}), parallelPlanHash: this.#parallelPlanHash, devices: this.#workers.length, pools: this.#pools };
+  }
+
+  /** Takes one executor out of service, its current batch done: runs and sessions on it end with an error, all others go on. @throws {RangeError} there is none of that id. */
+  async closeExecutor(workerId: string): Promise<void> {
+    const worker = this.#workers.find(({ id }) => id === workerId);
+    if (worker === undefined) throw new RangeError(`no executor ${workerId}, there are ${this.#workers.map(({ id }) => id).join(', ')}`);
+    await worker.close();
   }
 
   /** Ends every session and run, then the executors. Idempotent. */

@@ -2,10 +2,11 @@ import { monotonicClock } from '../observe/clock.ts';
 import { SegueError } from '../protocol/errors.ts';
 import type { MediaFormat } from '../streams/media_time.ts';
 import { SharedPool } from '../streams/shared_pool.ts';
-import type { InlineProgram, RunEvent, RunInputs, RunMedia } from './programs/InlineProgram.ts';
+import type { DisaggregatedProgram } from './programs/disaggregate.ts';
+import type { HandOverEvent, InlineProgram, RunEvent, RunInputs, RunMedia } from './programs/InlineProgram.ts';
 import type { BehaviorRecord, RecordOptions } from './runtime/BehaviorRecord.ts';
 import type { EngineCore } from './runtime/EngineCore.ts';
-import { slotsOf, type RunEnd, type RunUsage } from './runtime/InlineRun.ts';
+import { slotsOf, type EmittedEvent, type RunEnd, type RunUsage } from './runtime/InlineRun.ts';
 import { RunStream } from './RunStream.ts';
 
 export interface RunOptions {
@@ -25,7 +26,7 @@ export interface RunOptions {
 
 /** What a run gives you: copies, yours to keep. */
 export type EngineEvent =
-  | Exclude<RunEvent, RunMedia | { readonly type: 'picture' }>
+  | Exclude<RunEvent, RunMedia | HandOverEvent | { readonly type: 'picture' }>
   | { readonly type: 'picture'; /** RGB, `width × height × 3` bytes. */ readonly pixels: Uint8Array }
   | (Omit<RunMedia, 'videoSlot' | 'audioSlot' | 'samples'> & { /** RGB, `width × height × 3` bytes. */ readonly pixels: Uint8Array; /** Mono, signed 16 bit. */ readonly samples: Int16Array })
   | { readonly type: 'completed'; readonly usage: RunUsage; readonly record: BehaviorRecord | null };
@@ -42,33 +43,32 @@ export class EngineRuns {
     this.#format = format;
   }
 
-  async *run(program: InlineProgram, inputs: RunInputs, options: RunOptions): AsyncGenerator<EngineEvent, void, undefined> {
+  async *run(program: InlineProgram | DisaggregatedProgram, inputs: RunInputs, options: RunOptions): AsyncGenerator<EngineEvent, void, undefined> {
     const { seed = 0, signal, buffer = 4, stallMs = 60_000, withinMs = null, record = null } = options;
     if (!Number.isInteger(buffer) || buffer < 2 || buffer > 64) throw new TypeError(`buffer is 2 to 64 frames, got ${buffer}`);
+    if ('stages' in program) for (const [name, value] of Object.entries({ withinMs, record })) if (value !== null) throw new SegueError('bad_request', `a disaggregated run takes no ${name}`, { param: name });
     signal?.throwIfAborted();
     const pools = slotPools(this.#format, buffer);
     let stalled = false;
-    const stream = new RunStream<RunEvent>(monotonicClock, stallMs, () => {
+    const stream = new RunStream<EmittedEvent>(monotonicClock, stallMs, () => {
       stalled = true;
       handle.cancel();
     });
     const ended = Promise.withResolvers<RunEnd>();
     const channels = { video: pools.video.descriptor, audio: pools.audio.descriptor };
-    const handle = this.#core.run({
+    const opening = {
       runId: `run-${++this.#numRuns}`,
-      program,
       inputs,
       seed,
       channels,
-      withinMs,
-      record,
       // A run that has to give something whole before it ends needs its slots back, whoever takes it.
-      emit: (event) => (stream.closed ? released(event, pools) : stream.push(event)),
-      ended: (end) => {
+      emit: (event: EmittedEvent) => void (stream.closed ? released(event, pools) : stream.push(event)),
+      ended: (end: RunEnd) => {
         ended.resolve(end);
         stream.end();
       },
-    });
+    };
+    const handle = 'stages' in program ? this.#core.runDisaggregated({ ...opening, program }) : this.#core.run({ ...opening, program, withinMs, record });
     this.#ending.add(ended.promise);
     const abort = (): void => {
       handle.cancel();
@@ -103,7 +103,7 @@ export function slotPools({ width, height, audioSampleRate, framesPerSecond }: M
 }
 
 /** Copies a frame out of its slots and gives them back: from here on the run may make the next one. */
-function taken(event: RunEvent, pools: Readonly<Record<'video' | 'audio', SharedPool>>): EngineEvent {
+function taken(event: EmittedEvent, pools: Readonly<Record<'video' | 'audio', SharedPool>>): EngineEvent {
   if (event.type === 'picture') {
     const pixels = pools.video.bytes(event.videoSlot).slice();
     pools.video.release(event.videoSlot);
@@ -117,6 +117,6 @@ function taken(event: RunEvent, pools: Readonly<Record<'video' | 'audio', Shared
   return { ...frame, pixels, samples: new Int16Array(sound.buffer, 0, samples) };
 }
 
-function released(event: RunEvent, pools: Readonly<Record<'video' | 'audio', SharedPool>>): void {
+function released(event: EmittedEvent, pools: Readonly<Record<'video' | 'audio', SharedPool>>): void {
   for (const { pool, slot } of slotsOf(event)) pools[pool].release(slot);
 }

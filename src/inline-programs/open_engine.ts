@@ -1,10 +1,10 @@
-import { Engine, type EngineLoadOptions, type EnginePrograms } from '../engine/Engine.ts';
+import { Engine, type EngineLoadOptions, type EnginePrograms, type ExecutorPool } from '../engine/Engine.ts';
 import type { Kernels } from '../engine/model/kernels/create_kernels.ts';
 import { PromptProcessor } from '../engine/model/processors/PromptProcessor.ts';
 import type { ModelSpec } from '../engine/model/spec/model_spec.ts';
 import { driveLanguage } from '../realtime-programs/drive_model.ts';
 import { drivePrograms } from '../realtime-programs/drive_programs.ts';
-import { CONTINUE_FROM_VIDEO, driveInline, LOGPROB_RECOMPUTE, PICTURE_THEN_GENERATE, REASON_THEN_GENERATE, TRANSFORM_VIDEO, type DriveInline } from './drive_inline.ts';
+import { CONTINUE_FROM_VIDEO, driveInline, LOGPROB_RECOMPUTE, PICTURE_THEN_GENERATE, REASON_THEN_GENERATE, REASON_THEN_GENERATE_DISAGGREGATED, TRANSFORM_VIDEO, type DriveInline } from './drive_inline.ts';
 
 const INLINE = [REASON_THEN_GENERATE, PICTURE_THEN_GENERATE, CONTINUE_FROM_VIDEO, TRANSFORM_VIDEO, LOGPROB_RECOMPUTE];
 
@@ -21,8 +21,14 @@ export function openEngine(modelDir: string, options: Omit<EngineLoadOptions, 'p
   return Engine.load(modelDir, { ...options, programs: modelPrograms });
 }
 
-function modelPrograms(spec: ModelSpec, kernels: Kernels): EnginePrograms {
+function modelPrograms(spec: ModelSpec, kernels: Kernels, pools: readonly ExecutorPool[]): EnginePrograms {
   const drive = inlineOf({ spec, kernels });
   const declared = INLINE.filter(({ programId }) => spec.programs[programId]?.kind === 'inline');
-  return { live: drivePrograms(drive.model, spec.deployment.programs), inline: Object.fromEntries(declared.map((program) => [program.programId, drive.program(program)])) };
+  const roles = new Set(pools.flatMap((pool) => pool.roles));
+  // Offered where there is a pool for each of its roles.
+  const split = [REASON_THEN_GENERATE_DISAGGREGATED].filter(({ programId, nodes }) => spec.programs[programId]?.kind === 'disaggregated' && Object.values(nodes).every(({ placement }) => placement === undefined || roles.has(placement.role)));
+  return {
+    live: drivePrograms(drive.model, spec.deployment.programs),
+    inline: Object.fromEntries([...declared.map((program) => [program.programId, drive.program(program)] as const), ...split.map((program) => [program.programId, drive.disaggregated(program)] as const)]),
+  };
 }

@@ -245,7 +245,12 @@ export interface TraceEvent {
   readonly programId?: string;
   readonly loopId?: string;
   readonly modelId?: string;
+  readonly modelInstanceId?: string;
+  /** Of weights, and of whatever else the event depends on. */
+  readonly versions?: Readonly<Record<string, string>>;
   readonly workerId?: string;
+  /** Pool of executors that the worker is in. */
+  readonly roleId?: string;
   readonly traceId?: string;
   readonly epoch?: number;
   readonly chunk?: number;

@@ -6,13 +6,15 @@ import { SegueError } from '../../protocol/errors.ts';
 import type { InlineNode, InlineSink, NodeState } from './InlineNode.ts';
 import type { InlineDemand, InlineIntake, InlineProgram, InlineTransition, RunEvent, RunInputs } from './InlineProgram.ts';
 import { EdgeQueues, type Queues } from './edge_queues.ts';
-import { item, type Given } from './inline_ports.ts';
+import { HandedItem, item, type Given } from './inline_ports.ts';
 import { INPUT, nodeOf, validateInline, type InlineLibrary, type InlineOffer, type InlineSpec } from './inline_spec.ts';
 import { DEFAULT_ATTEMPTS } from './node_policy.ts';
 import type { ProgramSpec } from './ProgramSpec.ts';
 import type { CommittedStep, FilledSlot } from './RealtimeProgram.ts';
+import { HANDOVER_ITEMS } from './handover_items.ts';
 import { skippedNodes } from './skipped_nodes.ts';
 import { bundleBytes, type TensorBundle } from './tensor_bundle.ts';
+import { transferSink } from './transfer_sink.ts';
 
 /** Slots that a run needs to get anywhere: one that waits for its other half, one on its way out. */
 const MIN_SLOTS = { video: 2, audio: 2 } as const;
@@ -24,6 +26,8 @@ interface GraphState {
   /** Outputs that a branch has closed, as `node.port`, and the nodes that run nothing because of it. */
   readonly closed: ReadonlySet<string>;
   readonly skipped: ReadonlySet<string>;
+  /** Handed inputs of which more may come. */
+  readonly open: ReadonlySet<string>;
 }
 
 /**
@@ -38,6 +42,9 @@ export class InlineGraph implements InlineProgram<GraphState> {
   readonly #nodes: ReadonlyMap<string, InlineNode>;
   readonly #sinks: ReadonlyMap<string, InlineSink>;
   readonly #edges: EdgeQueues;
+  /** Inputs that other stages hand over, and the edges that permits wait on. */
+  readonly #handed: ReadonlySet<string>;
+  readonly #permitEdges: ReadonlySet<number>;
   readonly #tensors: Readonly<Record<string, TensorBundle>>;
   readonly #bytesOf: (component: string) => MediaDemand['memory'];
 
@@ -52,14 +59,19 @@ export class InlineGraph implements InlineProgram<GraphState> {
     this.#tensors = library.tensors;
     this.#bytesOf = bytesOf;
     const entries = Object.entries(graph.nodes);
-    this.#nodes = new Map(entries.flatMap(([name, node]) => (node.kind === 'stream' ? [] : [[name, nodeOf(node, library)!] as const])));
-    const names = Object.entries(graph.inputs).flatMap(([name, { kind }]) => (kind === 'stream' ? [name] : []));
+    this.#nodes = new Map(entries.flatMap(([name, node]) => (node.kind === 'stream' || node.kind === 'transfer' ? [] : [[name, nodeOf(node, library)!] as const])));
+    const inputs = Object.entries(graph.inputs);
+    const names = inputs.flatMap(([name, { kind, comes }]) => (kind === 'stream' || comes !== undefined ? [name] : []));
+    this.#handed = new Set(inputs.flatMap(([name, { comes }]) => (comes === 'handed' ? [name] : [])));
+    const permits = new Set(inputs.flatMap(([name, { comes }]) => (comes === 'permits' ? [`${INPUT}.${name}`] : [])));
+    this.#permitEdges = new Set(graph.edges.flatMap(({ from }, at) => (permits.has(from) ? [at] : [])));
     this.intake = {
       names,
+      internal: inputs.flatMap(([name, { comes }]) => (comes === undefined ? [] : [name])),
       wants: ({ queues }) => names.filter((name) => !this.#edges.held(queues, INPUT, name)),
-      feed: (state, name, value) => this.#settle({ ...state, queues: this.#edges.given(state.queues, INPUT, [{ port: name, item: item(value) }], state.skipped) }),
+      feed: (state, name, value) => this.#fed(state, name, value),
     };
-    this.#sinks = new Map(entries.flatMap(([name, node]) => (node.kind === 'stream' ? [[name, library.sinks[node.stream]!] as const] : [])));
+    this.#sinks = new Map(entries.flatMap(([name, node]) => (node.kind === 'stream' ? [[name, library.sinks[node.stream]!] as const] : node.kind === 'transfer' ? [[name, transferSink(name, node.carries) as InlineSink] as const] : [])));
   }
 
   open(inputs: RunInputs, seed: number): InlineTransition<GraphState> {
@@ -70,6 +82,7 @@ export class InlineGraph implements InlineProgram<GraphState> {
       queues: this.#edges.empty(),
       closed: new Set(),
       skipped: new Set(),
+      open: this.#handed,
     };
     const given = Object.keys(this.#graph.inputs).filter((port) => !this.intake.names.includes(port)).map((port): Given => ({ port, item: item(inputs[port]) }));
     return this.#settle({ ...state, queues: this.#edges.given(state.queues, INPUT, given, state.skipped) });
@@ -90,6 +103,13 @@ export class InlineGraph implements InlineProgram<GraphState> {
       if (bundle !== undefined) add(bundleBytes(bundle), 1);
       for (const [component, count] of units) components.push(...Array<string>(count).fill(component));
     }
+    const held = (type: string): MediaDemand['memory'] => {
+      const bundle = this.#tensors[type];
+      return bundle === undefined ? {} : bundleBytes(bundle);
+    };
+    // Handed over: what waits, what is on its way, and what each that takes it is at and has yet to take.
+    for (const name of this.#handed) add(held(this.#graph.inputs[name]!.type), HANDOVER_ITEMS + 1 + 2 * this.#graph.edges.filter(({ from }) => from === `${INPUT}.${name}`).length);
+    for (const node of Object.values(this.#graph.nodes)) if (node.kind === 'transfer') add(held(node.carries.type), 1);
     return { memory, components, minSlots: MIN_SLOTS };
   }
 
@@ -124,7 +144,7 @@ export class InlineGraph implements InlineProgram<GraphState> {
   }
 
   finished(state: GraphState): boolean {
-    return state.queues.every((queue) => queue.length === 0) && [...this.#nodes].every(([name, node]) => state.skipped.has(name) || node.finished(state.nodes[name]!));
+    return state.open.size === 0 && state.queues.every((queue, at) => queue.length === 0 || this.#permitEdges.has(at)) && [...this.#nodes].every(([name, node]) => state.skipped.has(name) || node.finished(state.nodes[name]!));
   }
 
   describe(state: GraphState): string {
@@ -139,6 +159,13 @@ export class InlineGraph implements InlineProgram<GraphState> {
 
   slots({ queues }: GraphState): readonly FilledSlot[] {
     return this.#edges.slots(queues);
+  }
+
+  /** An item of an input, or (null) its end. */
+  #fed(state: GraphState, name: string, value: unknown): InlineTransition<GraphState> {
+    if (value === null && this.#handed.has(name)) return this.#settle({ ...state, open: new Set([...state.open].filter((other) => other !== name)) });
+    const given = value instanceof HandedItem ? item(value.value, { blocks: value.blocks }) : item(value);
+    return this.#settle({ ...state, queues: this.#edges.given(state.queues, INPUT, [{ port: name, item: given }], state.skipped) });
   }
 
   /** Lets nodes and sinks take what they can until nobody can. Ends: every round takes an item, and only steps bring new ones. */

@@ -14,8 +14,17 @@ export type RunEvent =
   | RunMedia
   /** A picture alone. */
   | { readonly type: 'picture'; readonly videoSlot: number }
+  /** Of a stage of a disaggregated run: an item for another. Its blocks are held until it is there. */
+  | HandOverEvent
   /** Natural logarithms, one per token that was asked about. */
   | { readonly type: 'logprobs'; readonly values: readonly number[] };
+
+export interface HandOverEvent {
+  readonly type: 'handover';
+  readonly handOver: string;
+  readonly value: unknown;
+  readonly blocks: readonly BlockId[];
+}
 
 /** Picture and sound of one frame's time. */
 export interface RunMedia {
@@ -50,6 +59,8 @@ export interface InlineDemand {
 /** Inputs of a run that come item by item. */
 export interface InlineIntake<State> {
   readonly names: readonly string[];
+  /** Those that other stages of the same run give: whoever runs them all watches that they come. */
+  readonly internal?: readonly string[];
   /** Of which the next item can be taken now. */
   wants(state: State): readonly string[];
   /** @param value null: no more come. @throws {SegueError} `bad_request` for an item that can't be run. */

@@ -5,6 +5,7 @@ import type { NodePolicy } from './node_policy.ts';
 import { validateProgram, type ModelOffer, type ProgramNode, type ProgramSpec } from './ProgramSpec.ts';
 import { branchOf } from './skipped_nodes.ts';
 import type { TensorBundle } from './tensor_bundle.ts';
+import { transferSink } from './transfer_sink.ts';
 
 /** An inline program as data: which loops, and what flows between them. Ends of edges are `node.port`; `input.name` is an input of the run. */
 export interface InlineSpec {
@@ -24,6 +25,8 @@ export type InlineNodeKind =
   /** Packs what the loops consume; has no step of its own. */
   | { readonly kind: 'condition'; readonly condition: 'action_condition' }
   | ({ readonly kind: 'control' } & ControlSpec)
+  /** Where items leave a stage of a disaggregated program, for another role; made by `disaggregate`. */
+  | { readonly kind: 'transfer'; readonly carries: Port; readonly from: string; readonly to: string }
   | { readonly kind: 'stream'; readonly stream: StreamKind };
 
 export type StreamKind = Extract<ProgramNode, { kind: 'stream' }>['stream'];
@@ -72,6 +75,11 @@ export function validateInline(spec: InlineSpec, library: InlineLibrary, offer: 
       nodes[name] = { kind: 'stream', stream: node.stream, ...policy };
       continue;
     }
+    if (node.kind === 'transfer') {
+      ports.set(name, { inputs: transferSink(name, node.carries).inputs, outputs: {} });
+      nodes[name] = { kind: 'transfer', from: node.from, to: node.to };
+      continue;
+    }
     const made = nodeOf(node, library);
     if (node.kind === 'model_loop') {
       if (made === undefined || !offer.loopKinds.includes(node.loopKind)) return fault(`node ${name}`, `unknown loop ${keyOf(node)}, there are ${offer.loopKinds.filter((kind) => library.loops[kind] !== undefined).join(', ')}`);
@@ -110,7 +118,7 @@ export function validateInline(spec: InlineSpec, library: InlineLibrary, offer: 
   for (const [name, node] of Object.entries(spec.nodes)) {
     if (node.kind === 'control' && node.control === 'join' && branchOf(spec, name) === null) fault(`node ${name}`, `its inputs ${spec.edges.flatMap(({ from, to }) => (endOf(to).node === name ? [`${endOf(to).port} (${from})`] : [])).join(' and ')} aren't the two sides of one branch`);
   }
-  if (!Object.values(spec.nodes).some(({ kind }) => kind === 'stream')) fault('nodes', 'no stream: nothing would come out of it');
+  if (!Object.values(spec.nodes).some(({ kind }) => kind === 'stream' || kind === 'transfer')) fault('nodes', 'no stream: nothing would come out of it');
   const program: ProgramSpec = {
     programId: spec.programId,
     kind: 'inline',
@@ -122,7 +130,7 @@ export function validateInline(spec: InlineSpec, library: InlineLibrary, offer: 
 }
 
 /** What stands for a node that isn't a stream; undefined where the library has none. */
-export function nodeOf(node: Exclude<InlineNodeSpec, { kind: 'stream' }>, { loops, conditions = {} }: InlineLibrary): InlineNode | undefined {
+export function nodeOf(node: Exclude<InlineNodeSpec, { kind: 'stream' | 'transfer' }>, { loops, conditions = {} }: InlineLibrary): InlineNode | undefined {
   if (node.kind === 'control') return new ControlNode(node) as unknown as InlineNode;
   return node.kind === 'condition' ? conditions[node.condition] : loops[keyOf(node)];
 }

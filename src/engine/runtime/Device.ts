@@ -15,6 +15,8 @@ export class Device<Session> implements Place {
   readonly worker: Worker;
   /** Its weights version is another once they were replaced. */
   loaded: LoadedModel;
+  /** Roles of the pool of executors that it is in; none: it serves whoever asks for none, live sessions among them. */
+  readonly roles: readonly string[];
   readonly pool: BlockPool;
   readonly cache: CacheManager;
   readonly costs: CostModel;
@@ -28,9 +30,10 @@ export class Device<Session> implements Place {
   switching: 'boundary' | 'at_once' | null = null;
 
   /** @throws {TypeError} where the cache's share alone exceeds the device's memory. */
-  constructor({ worker, loaded, options, transfers, nextBlockId }: { readonly worker: Worker; readonly loaded: LoadedModel; readonly options: EngineOptions; readonly transfers: TransferScheduler; readonly nextBlockId: () => BlockId }) {
+  constructor({ worker, loaded, roles = [], options, transfers, nextBlockId }: { readonly worker: Worker; readonly loaded: LoadedModel; readonly roles?: readonly string[]; readonly options: EngineOptions; readonly transfers: TransferScheduler; readonly nextBlockId: () => BlockId }) {
     this.worker = worker;
     this.loaded = loaded;
+    this.roles = roles;
     this.costs = new CostModel(loaded.modelId, loaded.cost);
     this.pool = new BlockPool({ capacity: options.memory, nextId: nextBlockId, onFree: (block) => transfers.release(worker, block) });
     const account = this.pool.reserve('cache', options.cacheMemory);

@@ -12,9 +12,11 @@ import { validateProgram } from '../programs/ProgramSpec.ts';
 import { LoopScheduler, type ModelIdentity, type ScheduledKernel } from '../scheduler/LoopScheduler.ts';
 import { PlacementScheduler } from '../scheduler/PlacementScheduler.ts';
 import { TransferScheduler } from '../scheduler/TransferScheduler.ts';
+import { InProcessConnector } from '../transport/InProcessConnector.ts';
 import type { LoadedModel, PreparedWeights, Takeover, Worker } from '../workers/Worker.ts';
 import { ChunkReader } from './ChunkReader.ts';
 import { Device } from './Device.ts';
+import { DisaggregatedRun, type DisaggregatedOpening } from './DisaggregatedRun.ts';
 import { Dispatcher } from './Dispatcher.ts';
 import { DEFAULT_ENGINE_OPTIONS, type EngineOptions } from './engine_options.ts';
 import { EngineSession } from './EngineSession.ts';
@@ -25,13 +27,13 @@ import { PictureDecodes } from './PictureDecodes.ts';
 import { resumeStory, type ResumedStory } from './resume_story.ts';
 import { StoryOutlet, type ToStoragePort } from './StoryOutlet.ts';
 import type { Speculation } from './Speculation.ts';
-import { TraceBuffer } from './TraceBuffer.ts';
+import { Tracer } from './Tracer.ts';
 import type { WorkSource } from './WorkSource.ts';
 
 export interface EngineCoreDependencies {
   readonly clock: Clock;
   /** Workers with the model loaded, all the same one. */
-  readonly workers: readonly { readonly worker: Worker; readonly loaded: LoadedModel }[];
+  readonly workers: readonly { readonly worker: Worker; readonly loaded: LoadedModel; /** Roles of the pool that it is in; absent: it serves live sessions, and runs that ask for no role. */ readonly roles?: readonly string[] }[];
   readonly kernels: readonly ScheduledKernel[];
   /** By the name that sessions ask for; the first is also what the card is made for. None: the engine takes inline runs only, and makes no card. */
   readonly programs: Readonly<Record<string, RealtimeProgram>>;
@@ -67,7 +69,9 @@ export class EngineCore {
   readonly #devices: Device<WorkSource>[];
   readonly #dispatcher: Dispatcher;
   readonly #placement = new PlacementScheduler();
-  readonly #traces = new TraceBuffer();
+  readonly #transfers = new TransferScheduler();
+  readonly #connector = new InProcessConnector();
+  readonly #traces: Tracer;
   readonly #sessions = new Map<string, EngineSession>();
   /** Closed, possibly with a unit that a worker still has. */
   readonly #closing = new Set<EngineSession>();
@@ -95,13 +99,15 @@ export class EngineCore {
     this.#options = { ...DEFAULT_ENGINE_OPTIONS, ...deps.options };
     const offer = { loopKinds: deps.kernels.map(({ kind }) => kind), components: deps.components };
     for (const program of Object.values(deps.programs)) validateProgram(program.spec, offer);
-    const transfers = new TransferScheduler();
+    const transfers = this.#transfers;
     let lastBlockId = 0;
     const nextBlockId = () => ++lastBlockId;
-    this.#devices = deps.workers.map(({ worker, loaded }) => new Device<WorkSource>({ worker, loaded, options: this.#options, transfers, nextBlockId }));
+    this.#devices = deps.workers.map(({ worker, loaded, roles = [] }) => new Device<WorkSource>({ worker, loaded, roles, options: this.#options, transfers, nextBlockId }));
     this.#speculations = new Map(this.#devices.map((device) => [device, new Set()]));
     for (const device of this.#devices) device.worker.onTakeover?.((takeover) => this.#takenOver(device, takeover));
     const { modelId, weightsVersion } = deps.workers[0]!.loaded;
+    const roles = new Map(this.#devices.map((device) => [device.workerId, device.roles.join('+')] as const));
+    this.#traces = new Tracer(this.#options.traces, { modelId, versions: { weights: weightsVersion }, roleOf: (workerId) => roles.get(workerId) || undefined });
     const loops = new LoopScheduler(new Map(deps.kernels.map((kernel) => [kernel.kind, kernel])), { ...deps.identity, modelId, weightsVersion, adapterVersions: {} });
     this.#dispatcher = new Dispatcher({
       clock: deps.clock,
@@ -110,6 +116,7 @@ export class EngineCore {
       transfers,
       devices: this.#devices,
       trace: (event) => this.#trace(event),
+      tracer: this.#traces,
       lost: (device, message) => this.#lost(device, message),
       settled: () => this.#settled(),
     });
@@ -237,6 +244,23 @@ export class EngineCore {
     return handle;
   }
 
+  /**
+   * Begins a run whose stages are in pools of executors of their own.
+   * @throws as `run`, and {TypeError} for a role that no pool has.
+   */
+  runDisaggregated(opening: DisaggregatedOpening): RunHandle {
+    if (this.#closed || this.#draining) throw new SegueError('draining', 'the engine is being stopped');
+    const run = new DisaggregatedRun(opening, {
+      clock: this.#deps.clock,
+      transfers: this.#transfers,
+      connector: this.#connector,
+      trace: (event) => this.#trace(event),
+      openStage: (stage) => this.#runs.open(stage),
+    });
+    this.#dispatcher.round();
+    return run;
+  }
+
   stats(): EngineStats {
     const { executed, discarded, failed, busyMs } = this.#dispatcher.counters;
     let deadlinesMissed = this.#deadlinesMissed;
@@ -309,7 +333,7 @@ export class EngineCore {
     const { branch, branches } = story ?? {};
     let reason = 'no device answers';
     // Blocks lie with one executor: what shares them goes there.
-    const ranked = this.#placement.rank(this.#devices).filter((device) => fork === undefined || device === this.#sessions.get(fork.from)!.device);
+    const ranked = this.#placement.rank(this.#devices).filter((device) => device.roles.length === 0 && (fork === undefined || device === this.#sessions.get(fork.from)!.device));
     for (const device of ranked) {
       const ask = () => device.admission.admit(sessionId, program.demand, { video: channels.video.slots, audio: channels.audio.slots });
       let admission = ask();

@@ -4,8 +4,10 @@ import type { TraceEvent } from '../../streams/messages.ts';
 import type { ActionState } from '../../streams/session_words.ts';
 import { SharedPool, type SharedPoolDescriptor } from '../../streams/shared_pool.ts';
 import type { LoopState } from '../model/loop_kernel.ts';
-import type { WorkPlan } from '../model/work.ts';
-import type { InlineProgram, InlineTransition, RunEvent, RunInputs } from '../programs/InlineProgram.ts';
+import type { BlockRequest } from '../memory/BlockPool.ts';
+import type { BlockId, WorkPlan } from '../model/work.ts';
+import { HandedItem } from '../programs/inline_ports.ts';
+import type { HandOverEvent, InlineProgram, InlineTransition, RunEvent, RunInputs } from '../programs/InlineProgram.ts';
 import { DEFAULT_ATTEMPTS } from '../programs/node_policy.ts';
 import type { CommittedStep, FilledSlot, Predict } from '../programs/RealtimeProgram.ts';
 import type { AdmissionGrant } from '../scheduler/AdmissionController.ts';
@@ -30,10 +32,17 @@ export interface RunOpening {
   /** Asked to end so soon, ms; admitted only if the device can. Null: it fills slack, promised nothing but not to starve. */
   readonly withinMs: number | null;
   readonly record: RecordOptions | null;
-  readonly emit: (event: RunEvent) => void;
+  readonly emit: (event: EmittedEvent) => void;
+  /** Of a stage of a disaggregated run: takes an item over, whose blocks are held until `done`. */
+  readonly handOver?: (event: HandOverEvent, done: () => void) => void;
+  /** Pool of executors that it asks for; absent: those that are in none. */
+  readonly role?: string;
   /** Once, as the last: nothing of it is left with the engine or its worker. */
   readonly ended: (end: RunEnd) => void;
 }
+
+/** What leaves a run. */
+export type EmittedEvent = Exclude<RunEvent, HandOverEvent>;
 
 export type RunEnd =
   | { readonly outcome: 'completed'; readonly usage: RunUsage; readonly record: BehaviorRecord | null }
@@ -100,6 +109,8 @@ export class InlineRun implements WorkSource {
   readonly #intake: RunIntake | null;
   readonly #startMs: number;
   #units = 0;
+  /** Items that it gave to other stages and that aren't there yet. */
+  #handingOver = 0;
   #deviceMs = 0;
   /** `ending`: all was given, its record is still being read. */
   #status: 'running' | 'ending' | 'ended' = 'running';
@@ -126,7 +137,7 @@ export class InlineRun implements WorkSource {
     this.#intake =
       program.intake === undefined || program.intake.names.length === 0
         ? null
-        : new RunIntake(inputs, program.intake.names, { clock: deps.clock, stallMs: INTAKE_STALL_MS, feed: (name, value) => this.#feed(name, value), failed: (error) => this.fault(error, true) });
+        : new RunIntake(inputs, program.intake.names, { clock: deps.clock, stallMs: INTAKE_STALL_MS, ...(program.intake.internal === undefined ? {} : { unwatched: program.intake.internal }), feed: (name, value) => this.#feed(name, value), failed: (error) => this.fault(error, true) });
     this.#held = new HeldState(this.#opened.state, program, device.pool, this.pools);
   }
 
@@ -146,9 +157,14 @@ export class InlineRun implements WorkSource {
     return this.#failedSteps.size > 0;
   }
 
-  /** How it ended; null while it runs, or while a unit of it is out. */
+  /** How it ended; null while it runs, while a unit of it is out, or something that it handed over is still being read. */
   get end(): RunEnd | null {
-    return this.inFlight === null ? this.#end : null;
+    return this.inFlight === null && this.#handingOver === 0 ? this.#end : null;
+  }
+
+  /** Blocks of this run's account for what comes from another device, each with one reference that is the caller's. Null where it has ended. */
+  allocate(requests: readonly BlockRequest[]): BlockId[] | null {
+    return this.closed ? null : this.device.pool.allocate(this.grant.account, requests);
   }
 
   start(): void {
@@ -228,6 +244,7 @@ export class InlineRun implements WorkSource {
       return output.kind === 'slot' && slot !== undefined ? [{ pool: output.pool, slot }] : [];
     });
     this.#recorder?.committed(step, plan);
+    this.#holdForHandOver(events);
     this.#held.replace(state, filled, events.flatMap(slotsOf));
     this.#failedSteps.delete(stepOf(plan));
     this.#units++;
@@ -244,19 +261,45 @@ export class InlineRun implements WorkSource {
     } catch (error) {
       return this.fault(error instanceof SegueError ? error : new SegueError('internal', 'an input could not be taken', { cause: error }), true);
     }
+    this.#holdForHandOver(transition.events);
     this.#held.replace(transition.state, [], transition.events.flatMap(slotsOf));
+    if (value instanceof HandedItem) {
+      value.take();
+      this.device.pool.release(value.blocks);
+    }
     this.#give(transition.events);
     this.#deps.woken(this);
+  }
+
+  /** What is handed over is no part of the state any more, and is held until it is there. */
+  #holdForHandOver(events: readonly RunEvent[]): void {
+    for (const event of events) {
+      if (event.type !== 'handover') continue;
+      this.device.pool.retain(event.blocks);
+      this.#handingOver++;
+    }
+  }
+
+  #handOver(event: HandOverEvent): void {
+    const done = (): void => {
+      this.device.pool.release(event.blocks);
+      this.#handingOver--;
+      if (this.#end !== null) this.#deps.settled();
+    };
+    if (this.#opening.handOver === undefined || this.closed) done();
+    else this.#opening.handOver(event, done);
   }
 
   /** Tells what came, and ends where nothing more can. */
   #give(events: readonly RunEvent[]): void {
     const { program, emit } = this.#opening;
     for (const event of events) {
-      emit(event);
-      // Whoever was told may have cancelled.
-      if (this.closed) return;
+      if (event.type === 'handover') this.#handOver(event);
+      else if (!this.closed) emit(event);
+      // Whoever was told may have cancelled: what comes after it is nobody's.
+      else for (const { pool, slot } of slotsOf(event)) this.pools[pool].release(slot);
     }
+    if (this.closed) return;
     const { state } = this.#held;
     if (this.#cancelling !== null && this.#beforeCancelling().length === 0) return this.#finish({ outcome: 'cancelled' });
     if (program.finished(state)) return void this.#complete();

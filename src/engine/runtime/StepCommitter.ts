@@ -9,6 +9,7 @@ import type { TransferScheduler } from '../scheduler/TransferScheduler.ts';
 import type { PlannedTurn, WorkUnit } from '../scheduler/WorkUnit.ts';
 import type { Device } from './Device.ts';
 import { stepVerdict } from './step_verdict.ts';
+import type { Tracer } from './Tracer.ts';
 import type { CommittedUnit, WorkSource } from './WorkSource.ts';
 
 export interface CommitterDependencies {
@@ -16,6 +17,7 @@ export interface CommitterDependencies {
   readonly loops: LoopScheduler;
   readonly transfers: TransferScheduler;
   readonly trace: (event: TraceEvent) => void;
+  readonly tracer: Pick<Tracer, 'units' | 'count'>;
   readonly lost: (device: Device<WorkSource>, message: string) => void;
   readonly requeue: (session: WorkSource) => void;
   readonly counters: { executed: number; discarded: number; failed: number; busyMs: number };
@@ -158,9 +160,12 @@ export class StepCommitter {
   }
 
   #traceSteps(device: Device<WorkSource>, batch: WorkUnitBatch, units: readonly SessionUnit[], deviceMs: number): void {
-    const nowMs = this.#deps.clock.now();
+    const { clock, tracer } = this.#deps;
+    const nowMs = clock.now();
     for (const { unit } of units) {
       const { planned, turn, plan, dispatchedAtMs, deadlineMs, predictedMs } = unit;
+      tracer.count(plan.kind, deviceMs / units.length, nowMs > deadlineMs, nowMs);
+      if (!tracer.units) continue;
       this.#deps.trace({
         type: 'trace.step',
         name: plan.kind,

@@ -1,4 +1,5 @@
 import type { MemoryBudget } from '../memory/BlockPool.ts';
+import type { TraceLevel } from './Tracer.ts';
 
 /** How an engine schedules: numbers that a deployment may change without changing what is generated. */
 export interface EngineOptions {
@@ -35,6 +36,8 @@ export interface EngineOptions {
   readonly speculation: boolean;
   /** Whether a session that its device can't serve in time may be made in fewer denoise steps, where the model declares that. */
   readonly reducedSteps: boolean;
+  /** How much the engine tells of what it does: see {@link TraceLevel}. */
+  readonly traces: TraceLevel;
   /** Offered to whoever is refused. */
   readonly retryAfterMs: number;
 }
@@ -60,5 +63,6 @@ export const DEFAULT_ENGINE_OPTIONS = {
   pastChunks: 60,
   speculation: true,
   reducedSteps: true,
+  traces: 'full',
   retryAfterMs: 2000,
 } as const satisfies EngineOptions;
