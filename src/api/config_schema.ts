@@ -82,7 +82,7 @@ export const DEFAULT_CONFIG: Config = {
   demo: { enabled: 'loopback', perMinute: 30 },
   web: { directory: 'web-client/dist' },
   drain: { deadlineMs: 10_000 },
-  engine: { readyMs: 120_000, policy: 'unit', speculation: true, traces: 'full', reducedSteps: true, redirectPreview: false, admissionBound: 0.85 },
+  engine: { readyMs: 120_000, policy: 'unit', speculation: true, traces: 'full', reducedSteps: true, redirectPreview: true, admissionBound: 0.85 },
   media: { fence: 'word' },
   test: { enabled: false },
 };

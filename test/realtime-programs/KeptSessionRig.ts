@@ -5,6 +5,8 @@ import { loadModelSpec } from '../../src/engine/model/spec/load_model_spec.ts';
 import { fencing } from '../../src/engine/scheduler/RequestScheduler.ts';
 import { EngineCore } from '../../src/engine/runtime/EngineCore.ts';
 import { OnnxWorker } from '../../src/engine/workers/OnnxWorker.ts';
+import { languageDigest } from '../../src/engine/model/spec/replaceable_weights.ts';
+import { weightsReplacement } from '../../src/engine/workers/weights_replacement.ts';
 import type { LoadedModel } from '../../src/engine/workers/Worker.ts';
 import { monotonicClock, monotonicMs } from '../../src/observe/clock.ts';
 import type { ContinuationModel } from '../../src/realtime-programs/continuation_model.ts';
@@ -60,15 +62,22 @@ export class KeptSessionRig implements KeptSide {
   readonly #snapshotChunks: number;
   #sent = 0;
 
-  /** @param previews the first chunk after a redirect is made in fewer steps. @param batchInvariant a step has the same bits whoever it shares a batch with. */
-  constructor(snapshotChunks = 5, { previews = false, batchInvariant = false } = {}) {
+  readonly #modelDir: string;
+
+  /**
+   * @param previews the first chunk after a redirect is made in fewer steps.
+   * @param batchInvariant a step has the same bits whoever it shares a batch with.
+   * @param modelDir a copy of the model, whose weights may be replaced.
+   */
+  constructor(snapshotChunks = 5, { previews = false, batchInvariant = false, modelDir = MODEL_DIR } = {}) {
     this.#snapshotChunks = snapshotChunks;
+    this.#modelDir = modelDir;
     this.worker = new OnnxWorker({ id: 'test', calibrationRuns: 2, spare: false, batchInvariant });
     this.model = { ...continuationModel(KeptSessionRig.spec, this.kernels, driveLanguage(PromptProcessor.load(KeptSessionRig.spec))), previews };
   }
 
   async start(): Promise<void> {
-    this.loaded = await this.worker.loadModel(MODEL_DIR);
+    this.loaded = await this.worker.loadModel(this.#modelDir);
     const program = new VideoContinuation(this.model);
     this.core = new EngineCore({
       clock: monotonicClock,
@@ -79,6 +88,7 @@ export class KeptSessionRig implements KeptSide {
       identity: { precision: 'fp32', parallelPlanHash: 'x' },
       // Bits are compared: a loaded machine must not change them.
       options: { snapshotChunks: this.#snapshotChunks, reducedSteps: false },
+      prepareWeights: weightsReplacement({ modelDir: this.#modelDir, serving: { spec: KeptSessionRig.spec, language: languageDigest(KeptSessionRig.spec) }, workers: [this.worker] }),
       keepBounds: { sessionBytes: 2_300_000, totalBytes: 2_300_000 },
       toControl: (message) => this.messages.push(message),
       toMedia: (event) => this.#play(event),
