@@ -42,6 +42,7 @@ export const MEDIA_METRICS: Readonly<Record<keyof MediaStats, StatMetric>> = {
   fences: counter('segue_media_fences_total', 'Epochs raised: interrupts and hard redirects'),
   messagesRefused: counter('segue_media_messages_refused_total', 'Messages on data channels refused for their size or their number'),
   relayDropped: counter('segue_media_relay_dropped_total', 'Encoded pictures and sounds not relayed because the WebSocket side was behind'),
+  voiceRestarts: counter('segue_media_voice_restarts_total', 'How often the thread that judges voices was lost and started again'),
   voiceDropped: counter('segue_media_voice_dropped_total', 'Packets of microphones dropped because they could not be judged in time'),
   intakeDropped: counter('segue_media_intake_dropped_total', 'Frames of cameras dropped before they were decoded'),
   lipSyncMaxMs: gauge('segue_media_lip_sync_max_seconds', 'Largest skew of sound and picture at the source since the last report', MS),

@@ -104,7 +104,7 @@ export class MediaServer {
     for (const session of this.#sessions.values()) stats = addCounters(stats, session);
     const connections = [...this.#sessions.values()].reduce((sum, session) => sum + session.connections.size, 0);
     const relayDropped = [...this.#relays.values()].reduce((sum, relay) => sum + relay.dropped, this.#past.relayDropped ?? 0);
-    return { ...stats, sessions: this.#sessions.size, connections, relayDropped };
+    return { ...stats, sessions: this.#sessions.size, connections, relayDropped, voiceRestarts: this.#judge.restarts };
   }
 
   /** Ends every session in order and says so with `media.drained`. Idempotent. */

@@ -133,6 +133,18 @@ export const Share = Type.Object({
 });
 export type Share = Static<typeof Share>;
 
+/** One future of a story, from where it leaves another on. The first is 0 and leaves none: it is not listed. */
+export const StoryBranch = Type.Object({
+  branch: Type.Integer(),
+  parent: Type.Integer(),
+  from90k: Type.Integer(),
+  left90k: Type.Integer({ description: 'What had been presented of the one that was left.' }),
+  re: Type.String({ description: 'The rewind that made it.' }),
+});
+export const StoryBranches = Type.Object({ branches: Type.Array(StoryBranch, { description: 'Oldest first; the last is the story in force.' }) });
+export type StoryBranch = Static<typeof StoryBranch>;
+export type StoryBranches = Static<typeof StoryBranches>;
+
 export const CreatedReplay = Type.Object({
   ...CreatedSession.properties,
   from90k: Type.Integer(),

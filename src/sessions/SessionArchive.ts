@@ -4,7 +4,7 @@ import { SegueError } from '../protocol/errors.ts';
 import type { KeptRange } from '../streams/kept_range.ts';
 import type { MediaTime90k } from '../streams/media_time.ts';
 import { OutstandingWrites } from '../streams/outstanding_writes.ts';
-import { writeBytes, writtenFor, type DurablePosition, type FromStorage, type KeptHead, type KeptStory, type KeptWorld, type StorageWrite, type StoryFingerprint, type VersionSpan } from '../streams/storage_messages.ts';
+import { writeBytes, writtenFor, type DurablePosition, type FromStorage, type KeptBranch, type KeptHead, type KeptStory, type KeptWorld, type StorageWrite, type StoryFingerprint, type VersionSpan } from '../streams/storage_messages.ts';
 import type { StoragePort } from './ports.ts';
 import { SessionKeeper } from './SessionKeeper.ts';
 
@@ -22,7 +22,7 @@ export interface SessionArchiveOptions {
   readonly windowChunks: number;
 }
 
-type StorageAnswer = Extract<FromStorage, { type: 'loaded' | 'listed' | 'chunk.read' | 'versions.read' | 'range.read' | 'read' }>;
+type StorageAnswer = Extract<FromStorage, { type: 'loaded' | 'listed' | 'chunk.read' | 'versions.read' | 'branches.read' | 'range.read' | 'read' }>;
 
 interface Question {
   readonly resolve: (message: StorageAnswer) => void;
@@ -73,6 +73,7 @@ export class SessionArchive {
       case 'listed':
       case 'chunk.read':
       case 'versions.read':
+      case 'branches.read':
       case 'range.read': {
         const question = this.#questions.get(message.request);
         this.#questions.delete(message.request);
@@ -163,6 +164,12 @@ export class SessionArchive {
   async range(sessionId: string, from90k: MediaTime90k, to90k: MediaTime90k): Promise<Omit<KeptRange, 'sessionId'> | null> {
     const answer = await this.#ask((request) => ({ type: 'range.of', request, sessionId, from90k, to90k }));
     return answer.type === 'range.read' ? answer.range : null;
+  }
+
+  /** Futures of a session's story, oldest first, without the first one. Rejects as {@link load}. */
+  async branches(sessionId: string): Promise<readonly KeptBranch[]> {
+    const answer = await this.#ask((request) => ({ type: 'branches.of', request, sessionId }));
+    return answer.type === 'branches.read' ? answer.branches : [];
   }
 
   /** What a session was made with, oldest first. Rejects as {@link load}. */

@@ -11,7 +11,7 @@ import { adapterInForce, type SessionAdapter } from '../protocol/session_adapter
 import { voiceInForce, type SessionVoice } from '../protocol/session_voice.ts';
 import { REPLAY_PROGRAM, type KeptRange } from '../streams/kept_range.ts';
 import type { EngineCard, EngineToControl, MediaToControl } from '../streams/messages.ts';
-import type { KeptHead } from '../streams/storage_messages.ts';
+import type { KeptBranch, KeptHead } from '../streams/storage_messages.ts';
 import { AdmissionQueue, type QueuePlace } from './AdmissionQueue.ts';
 import { DormantSessions } from './DormantSessions.ts';
 import { liveMemory, memoryView, seedOf } from './memory_changes.ts';
@@ -283,6 +283,12 @@ export class SessionRegistry {
     if (live !== undefined) return liveMemory(live);
     const world = (await this.#archive?.load(id)) ?? null;
     return world === null ? liveMemory(this.get(id)) : memoryView(id, readReturn(world).turns.map(({ ordinal, turn }) => ({ ordinal, turn: { ...BLANK_TURN, ...turn } })));
+  }
+
+  /** Where a session's story was gone back, oldest first. Also of one that is only on disk. Rejects with session_not_found, timed_out. */
+  async branches(id: string): Promise<readonly KeptBranch[]> {
+    if (!this.#known(id)) await this.#headOf(id);
+    return (await this.#archive?.branches(id)) ?? [];
   }
 
   /** Also of a session that has ended. Throws session_not_found. */

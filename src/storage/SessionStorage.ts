@@ -80,6 +80,9 @@ export class SessionStorage {
         return this.#options.tell(writer, { type: 'chunks.read', request: message.request, chunks: this.#guarded('chunks could not be read', () => this.#reader.chunks(message.sessionId, message.from, message.from + message.count - 1)) ?? [] });
       case 'versions.of':
         return this.#versions(writer, message);
+      case 'branches.of':
+        this.flush();
+        return this.#options.tell(writer, { type: 'branches.read', request: message.request, branches: this.#guarded('branches could not be read', () => this.#reader.branches(message.sessionId)) ?? [] });
       case 'chunk.at':
         return this.#chunkAt(writer, message);
       case 'story':

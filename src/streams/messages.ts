@@ -364,6 +364,8 @@ export interface MediaStats {
   readonly relayDropped?: number;
   /** Packets of microphones that were dropped because they could not be judged in time. */
   readonly voiceDropped?: number;
+  /** How often the thread that judges voices was lost and started again. */
+  readonly voiceRestarts?: number;
   /** VP8 frames of cameras that were dropped before they were decoded. */
   readonly intakeDropped?: number;
   /** Largest skew of sound and picture at the source since the last report, milliseconds. */

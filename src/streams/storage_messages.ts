@@ -200,6 +200,7 @@ export type ToStorage =
   /** Chunks from one number on, at most so many. */
   | { readonly type: 'chunks.of'; readonly request: number; readonly sessionId: string; readonly from: number; readonly count: number }
   | { readonly type: 'versions.of'; readonly request: number; readonly sessionId: string }
+  | { readonly type: 'branches.of'; readonly request: number; readonly sessionId: string }
   /** The chunk in which a media time lies, of a branch's story (by default the one in force). */
   | { readonly type: 'chunk.at'; readonly request: number; readonly sessionId: string; readonly media90k: MediaTime90k; readonly branch?: number }
   /** Writes what is outstanding, closes the file, answers `drained`. */
@@ -234,6 +235,8 @@ export type FromStorage =
   | { readonly type: 'range.read'; readonly request: number; readonly range: Omit<KeptRange, 'sessionId'> | null }
   /** Without a gap. */
   | { readonly type: 'chunks.read'; readonly request: number; readonly chunks: readonly KeptChunk[] }
+  /** Oldest first, without the first one. */
+  | { readonly type: 'branches.read'; readonly request: number; readonly branches: readonly KeptBranch[] }
   /** Oldest first; empty where nothing is kept. */
   | { readonly type: 'versions.read'; readonly request: number; readonly spans: readonly VersionSpan[]; readonly error?: ErrorBody }
   | { readonly type: 'drained' };

@@ -97,6 +97,61 @@ describe('the timeline of a drive', { timeout: 400_000 }, () => {
     await state('live');
   });
 
+  it('a thumbnail that is dragged onto the picture is a fork beside it, from that moment', async () => {
+    const first = await drive.sessionId();
+    const known = (await api.sessions()).map(({ id }) => id);
+    const cell = page.locator('.moments li:not(.abandoned) .cell').nth(1);
+    await cell.scrollIntoViewIfNeeded();
+    const from90k = Number(await cell.getAttribute('data-from'));
+    const [at, stage] = [(await cell.boundingBox())!, (await page.locator('#stage').boundingBox())!];
+    await page.mouse.move(at.x + at.width / 2, at.y + at.height / 2);
+    await page.mouse.down();
+    await page.mouse.move(at.x + at.width / 2, at.y - 20, { steps: 4 });
+    await page.mouse.move(stage.x + stage.width / 2, stage.y + stage.height / 3, { steps: 8 });
+    await page.mouse.up();
+    const side = page.getByTestId('side');
+    await side.waitFor({ timeout: BUSY_MS });
+    const [fork] = (await api.sessions()).filter(({ id }) => !known.includes(id));
+    assert.ok(fork !== undefined);
+    const [mine, theirs] = await Promise.all([fork.id, first].map(async (id) => (await api.call('GET', `/v1/sessions/${id}/frames/${from90k - 1}/receipt`)).body as FrameReceipt));
+    assert.equal(mine!.latents.sha256, theirs!.latents.sha256, 'the same past');
+    // Side by side: both are seen, and go on.
+    await page.waitForFunction(`document.querySelector('#side-status').textContent === ''`, undefined, { timeout: BUSY_MS });
+    assert.equal(await page.locator('canvas.world:visible').count(), 2);
+    await state('live');
+    assert.deepEqual([(await api.session(first)).state, (await api.session(fork.id)).state], ['active', 'active']);
+    assert.equal((await drive.session()).epoch, (await api.session(first)).epoch, 'nobody went back');
+    await page.getByTestId('side-close').click();
+    await side.waitFor({ state: 'hidden' });
+  });
+
+  it('loaded anew, the page shows the futures that were left, with their pictures', async () => {
+    const { id, clientToken } = await api.createSessionInLine({ prompt: 'a coast at dawn', seed: 12 });
+    const joined = await DrivePage.open(probe, server, { path: `/#session=${id}&token=${encodeURIComponent(clientToken)}`, viewport: { width: 1280, height: 800 } });
+    const { page: other } = joined.probe;
+    try {
+      await joined.join(BUSY_MS);
+      assert.equal(await joined.sessionId(), id);
+      await other.waitForFunction(`document.querySelectorAll('.moments .cell').length >= 3`, undefined, { timeout: BUSY_MS });
+      await other.getByTestId('timeline-cell').nth(1).click();
+      await other.waitForFunction(`document.querySelectorAll('.moments .abandoned').length > 0`, undefined, { timeout: BUSY_MS });
+      const froms = () => other.evaluate(`[...document.querySelectorAll('.moments .abandoned .cell')].map(({ dataset }) => dataset.from)`);
+      const left = await froms();
+      await other.reload();
+      assert.equal(await other.locator('.moments .abandoned').count(), 0);
+      await joined.pressJoin();
+      await other.waitForFunction(`document.querySelectorAll('.moments .abandoned').length > 0`, undefined, { timeout: BUSY_MS });
+      assert.deepEqual(await froms(), left);
+      assert.equal(await joined.sessionId(), id);
+      await other.waitForFunction(`document.querySelector('.moments .abandoned img[src]') !== null`, undefined, { timeout: BUSY_MS });
+      await state('live', other);
+      assert.equal((await api.session(id)).state, 'active', 'and the drive goes on');
+    } finally {
+      await joined.close();
+      await api.close(id);
+    }
+  });
+
   it('a link plays what was seen, in another browser’s page', async () => {
     await page.getByTestId('share').click();
     await page.getByText('Link copied').waitFor({ timeout: BUSY_MS });

@@ -123,6 +123,7 @@ export class KeepingPeer implements Peer {
 
 /** Judges what a test tells it to. */
 export class ScriptedJudge implements VoiceJudge {
+  readonly restarts = 0;
   readonly listeners: VoiceListener[] = [];
   readonly packets: { readonly codec: string; readonly data: Uint8Array }[] = [];
   full = false;

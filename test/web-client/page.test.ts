@@ -36,11 +36,13 @@ describe('Steering', () => {
 
 describe('page options', () => {
   it('reads what the URL asks for', () => {
-    assert.deepEqual(readPageOptions('?transport=websocket&prompt=dunes%20at%20dawn&seed=7&stamp=1&overlay=1'), { transport: 'websocket', overlay: true, share: null, session: { prompt: 'dunes at dawn', seed: 7, stamp: true } });
+    assert.deepEqual(readPageOptions('?transport=websocket&prompt=dunes%20at%20dawn&seed=7&stamp=1&overlay=1'), { transport: 'websocket', overlay: true, share: null, join: null, session: { prompt: 'dunes at dawn', seed: 7, stamp: true } });
   });
 
   it('takes no notice of what makes no sense', () => {
-    assert.deepEqual(readPageOptions('?transport=pigeon&prompt=%20&seed=-3&stamp=yes'), { transport: 'auto', overlay: false, share: null, session: {} });
-    assert.deepEqual(readPageOptions('?seed='), { transport: 'auto', overlay: false, share: null, session: {} });
+    assert.deepEqual(readPageOptions('?transport=pigeon&prompt=%20&seed=-3&stamp=yes'), { transport: 'auto', overlay: false, share: null, join: null, session: {} });
+    assert.deepEqual(readPageOptions('?seed='), { transport: 'auto', overlay: false, share: null, join: null, session: {} });
+    assert.deepEqual(readPageOptions('', '#session=ses_1&token=a.b').join, { id: 'ses_1', clientToken: 'a.b' });
+    assert.equal(readPageOptions('', '#session=ses_1').join, null);
   });
 });

@@ -30,6 +30,18 @@ describe('cells of a timeline', () => {
     assert.equal(cells.at(4 * 90_000), undefined);
   });
 
+  it('are those of whoever was there, for whoever comes later', () => {
+    const there = new TimelineCells();
+    there.reach(3 * CELL_90K - 1);
+    there.rewind(4 * 90_000, 1);
+    there.reach(7 * 90_000 - 1);
+    there.rewind(0, 2);
+    const later = TimelineCells.of([{ branch: 1, from90k: 4 * 90_000, left90k: 3 * CELL_90K }, { branch: 2, from90k: 0, left90k: 7 * 90_000 }]);
+    assert.deepEqual(seen(later), seen(there));
+    assert.equal(later.branch, 2);
+    assert.deepEqual(seen(TimelineCells.of([])), []);
+  });
+
   it('say what was asked for in them; what was left keeps its words', () => {
     const cells = new TimelineCells();
     cells.reach(CELL_90K);

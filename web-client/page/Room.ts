@@ -1,4 +1,4 @@
-import { ClientError, createReplay, joinSession, type ClientState, type Degraded, type PromptWarning, type SegueClient, type SessionRequest } from '../sdk/index.ts';
+import { ClientError, createReplay, joinSession, type ClientState, type CreatedSession, type Degraded, type PromptWarning, type SegueClient, type SessionRequest } from '../sdk/index.ts';
 import { AmbientGlow } from './AmbientGlow.ts';
 import { CameraStart } from './CameraStart.ts';
 import { Captions } from './Captions.ts';
@@ -279,7 +279,7 @@ export class Room {
     const start = camera === null ? (image === null ? {} : { image }) : { program: 'drive_transform' };
     try {
       const replay = this.#options.share === null ? null : await createReplay(baseUrl, this.#options.share, joining.signal);
-      const session = replay ?? (await createDemoSession(
+      const session: Joinable = replay ?? this.#options.join ?? (await createDemoSession(
         baseUrl,
         { ...this.#options.session, ...start },
         (place) => {
@@ -429,6 +429,8 @@ export class Room {
     this.#prompt.placeholder = state === 'held' ? 'what happens next?' : PROPOSAL;
   }
 }
+
+type Joinable = Pick<CreatedSession, 'id' | 'clientToken' | 'warnings'>;
 
 function asClientError(error: unknown): ClientError {
   return error instanceof ClientError ? error : new ClientError('network', error instanceof Error ? error.message : String(error), null, error);

@@ -84,11 +84,16 @@ export class Timeline {
       const cells = new TimelineCells();
       this.#stories.set(client, cells);
       if (range !== null) cells.reach(range.to90k - 1, range.from90k);
+      else void this.#recall(client);
       client.on('frame', (frame) => this.#client === client && this.#painted(frame));
-      client.on('rewound', ({ media90k, branch }) => this.#rewound(client, cells, media90k, branch));
+      client.on('rewound', ({ media90k, branch }) => this.#rewound(client, media90k, branch));
       client.on('session', ({ presented90k }) => this.#client === client && this.#told(presented90k));
       client.on('applied', () => this.#client === client && this.#wantWords());
     }
+    this.#start();
+  }
+
+  #start(): void {
     this.#render();
     this.#wantWords();
     this.#timer = setInterval(() => this.#update(), UPDATE_MS);
@@ -123,9 +128,24 @@ export class Timeline {
     if (Math.abs(presented90k - this.#position90k) > DRIFT_90K) this.#position90k = presented90k;
   }
 
-  #rewound(client: SegueClient, cells: TimelineCells, media90k: number, branch: number): void {
+  /** The page may be new to a story that is old: what was left in it is as the server knows it. */
+  async #recall(client: SegueClient): Promise<void> {
+    try {
+      const known = TimelineCells.of(await client.story.branches());
+      // Gone back in since: that was seen here.
+      if (known.branch <= (this.#stories.get(client)?.branch ?? 0)) return;
+      this.#stories.set(client, known);
+      if (client !== this.#client) return;
+      this.#stop();
+      this.#start();
+    } catch {
+      // Without them it is a timeline of what is seen from now on.
+    }
+  }
+
+  #rewound(client: SegueClient, media90k: number, branch: number): void {
     if (this.#end90k !== null) return;
-    cells.rewind(media90k, branch);
+    this.#stories.get(client)?.rewind(media90k, branch);
     if (this.#client !== client) return;
     this.#position90k = media90k;
     this.#render();

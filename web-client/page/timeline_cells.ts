@@ -1,3 +1,5 @@
+import type { StoryBranch } from '../sdk/messages.ts';
+
 /** A stretch of what was seen: in the story that goes on, or in a future that was left behind. */
 export interface TimelineCell {
   readonly id: number;
@@ -23,6 +25,21 @@ export class TimelineCells {
 
   get last(): TimelineCell | undefined {
     return this.cells.at(-1);
+  }
+
+  /** As whoever had been there all the time has them. @param branches where the story was gone back, oldest first. */
+  static of(branches: readonly Pick<StoryBranch, 'branch' | 'from90k' | 'left90k'>[]): TimelineCells {
+    const cells = new TimelineCells();
+    for (const { branch, from90k, left90k } of branches) {
+      cells.reach(Math.max(0, left90k - 1));
+      cells.rewind(from90k, branch);
+    }
+    return cells;
+  }
+
+  /** Of the story that goes on. */
+  get branch(): number {
+    return this.#branch;
   }
 
   /** All of it has been seen up to there. Returns whether there are other cells than before. */

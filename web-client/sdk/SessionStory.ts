@@ -1,5 +1,5 @@
 import { ClientError } from './ClientError.ts';
-import type { CreatedReplay, FrameReceipt, MemoryView, SessionView, Share } from './messages.ts';
+import type { CreatedReplay, FrameReceipt, MemoryView, SessionView, Share, StoryBranches } from './messages.ts';
 import { errorOf } from './Signalling.ts';
 
 const CALL_TIMEOUT_MS = 15_000;
@@ -30,6 +30,11 @@ export class SessionStory {
 
   async session(): Promise<SessionView> {
     return (await (await this.#call('GET', '.')).json()) as SessionView;
+  }
+
+  /** Where it was gone back in, oldest first: the futures that were left, and the one in force. */
+  async branches(): Promise<StoryBranches['branches']> {
+    return ((await (await this.#call('GET', 'branches')).json()) as StoryBranches).branches;
   }
 
   /** A link that plays what was seen so far. Only for who drives. */

@@ -9,7 +9,7 @@ export type { Degraded } from '../../src/protocol/degraded.ts';
 export type { ErrorBody, ErrorCode } from '../../src/protocol/errors.ts';
 export type { FrameReceipt } from '../../src/protocol/frame_receipt.ts';
 export type { MemoryView } from '../../src/protocol/prompt_memory.ts';
-export type { CreatedReplay, CreatedSession, CreateSession, ForkedFrom, ForkedSession, SessionView, Share, WaitingPlace } from '../../src/protocol/rest.ts';
+export type { CreatedReplay, CreatedSession, CreateSession, ForkedFrom, ForkedSession, SessionView, Share, StoryBranch, StoryBranches, WaitingPlace } from '../../src/protocol/rest.ts';
 
 type Of<Type extends string> = Extract<ServerControlMessage, { type: Type }>;
 export type Ready = Of<'ready'>;

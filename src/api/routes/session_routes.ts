@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import { Accepted, Applied, Forked, Superseded, type SessionRequest } from '../../protocol/channel.ts';
 import { SegueError } from '../../protocol/errors.ts';
-import { CreatedSession, CreateSession, ForkedSession, SessionView, WaitingPlace } from '../../protocol/rest.ts';
+import { CreatedSession, CreateSession, ForkedSession, SessionView, StoryBranches, WaitingPlace } from '../../protocol/rest.ts';
 import { MAX_IMAGE_BYTES } from '../../protocol/session_image.ts';
 import { ROLES, type Role } from '../../sessions/ports.ts';
 import type { SessionWish } from '../../sessions/SessionRegistry.ts';
@@ -79,6 +79,10 @@ export function sessionRoutes(fastify: FastifyInstance, context: ApiContext): vo
   }));
 
   app.get('/v1/sessions/:id', { config: { access: { session: 'watch' } }, schema: { summary: 'Read a session', tags: ['sessions'], params: SessionPath, response: { 200: SessionView, ...ERROR_RESPONSES } } }, async (request) => registry.viewWhole(request.params.id));
+
+  app.get('/v1/sessions/:id/branches', { config: { access: { session: 'watch' } }, schema: { summary: 'Where the story was gone back in: its futures', tags: ['sessions'], params: SessionPath, response: { 200: StoryBranches, ...ERROR_RESPONSES } } }, async ({ params }) => ({
+    branches: (await registry.branches(params.id)).map(({ branch, parent, from90k, left90k, requestId: re }) => ({ branch, parent, from90k, left90k, re })),
+  }));
 
   app.delete('/v1/sessions/:id', { config: { access: { session: 'drive' } }, schema: { summary: 'Close a session, and delete what is kept of it', tags: ['sessions'], params: SessionPath, response: { 200: SessionView, ...ERROR_RESPONSES } } }, async (request) => {
     return registry.remove(request.params.id, 'closed by the API');

@@ -90,22 +90,16 @@ export class Story {
     this.#versions.keep(version);
   }
 
-  /** Another beginning: no version of before can be gone back to. */
-  beginAgain(state: ProgramState): void {
-    this.replace(state);
-    this.#versions.beginAgain(state);
-    this.#presented90k = state.position90k;
-  }
-
   /** The newest version at or before a position; what is later is dropped. The state stays as it is until it is replaced. */
   rewindTo(position90k: MediaTime90k): ProgramState {
     return this.#versions.rewindTo(position90k);
   }
 
-  /** Goes on from a state of the past: all that came after it is let go of, committed or not. */
+  /** Goes on from a state of the past, or (a replay) of what is still to come: all that came after it is let go of, committed or not. */
   goBackTo(state: ProgramState): void {
     this.replace(state);
     this.#versions.goBackTo(state);
+    this.#presented90k = state.position90k;
     this.#past?.giveBack(this.#program.blocks(state));
   }
 

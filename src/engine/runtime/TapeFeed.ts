@@ -40,7 +40,7 @@ export class TapeFeed {
   seek(to90k: MediaTime90k, requestId: string): MediaTime90k {
     const { tape, story } = this.#parts;
     this.close();
-    story.beginAgain(tape.seek(story.state, to90k, requestId));
+    story.goBackTo(tape.seek(story.state, to90k, requestId));
     this.pull();
     return story.state.position90k;
   }

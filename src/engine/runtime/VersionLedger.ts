@@ -94,13 +94,6 @@ export class VersionLedger<State extends ProgramState> {
     return moved;
   }
 
-  /** One version, in the place of all. */
-  beginAgain(initial: State): void {
-    this.#holder.retain(initial);
-    this.clear();
-    this.#versions = [initial];
-  }
-
   /** Goes on from a state in the place of all that is later, or of its position: it is the committed one from here on. */
   goBackTo(state: State): void {
     this.#holder.retain(state);

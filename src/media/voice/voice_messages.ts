@@ -9,6 +9,8 @@ export type ToVoice =
   | { readonly type: 'end' };
 
 export type FromVoice =
+  /** The model is there: what has come meanwhile is judged now. */
+  | { readonly type: 'ready' }
   /** A packet was taken; it completed so many frames of 32 ms, each with its probability of speech. */
   | { readonly type: 'judged'; readonly stream: number; readonly probabilities: readonly number[] }
   /** The model can't be loaded or run: nothing more is judged. */

@@ -13,6 +13,10 @@ const streams = new Map<number, SpeechStream>();
 let work = Promise.resolve();
 
 const loading = SpeechModel.load();
+loading.then(
+  () => tell({ type: 'ready' }),
+  () => undefined, // told by the first packet
+);
 
 async function take(message: ToVoice): Promise<void> {
   const model = await loading;

@@ -4,7 +4,7 @@ import { after, describe, it } from 'node:test';
 import { createLogger } from '../../../src/observe/log.ts';
 import { VirtualClock } from '../../../src/observe/virtual_clock.ts';
 import { voiceInForce } from '../../../src/protocol/session_voice.ts';
-import { MAX_UNJUDGED, VoiceThread } from '../../../src/media/voice/VoiceJudge.ts';
+import { MAX_UNHEARD, MAX_UNJUDGED, VoiceThread } from '../../../src/media/voice/VoiceJudge.ts';
 import { VOICE_FRAME_MS, VoicePolicy } from '../../../src/media/voice/VoicePolicy.ts';
 import type { VoiceCodec } from '../../../src/media/voice/voice_messages.ts';
 import { burst, clip, cough, joined, opusPackets, RATE, room, samplePackets, silence } from './voice_clips.ts';
@@ -31,6 +31,14 @@ async function judge(samples: Int16Array, codec: VoiceCodec): Promise<number[]> 
   }
   stream.close();
   return judged;
+}
+
+async function until(holds: () => boolean): Promise<void> {
+  const deadline = performance.now() + 10_000;
+  while (!holds()) {
+    assert.ok(performance.now() < deadline, 'not within 10 s');
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
 }
 
 /** What a session would do, each frame when it is heard. */
@@ -117,6 +125,44 @@ describe('voices that are played', () => {
     assert.ok(stream.push('opus', Uint8Array.of(0xff, 0xff, 0xff, 1, 2, 3)));
     assert.ok((await next.promise).length <= 4);
     stream.close();
+  });
+
+  it('the first words are judged, though they come before the model is there; no more of them wait than the bound', async () => {
+    const mine = new VoiceThread(log);
+    const packets = samplePackets(clip('speech'));
+    const judged: number[] = [];
+    const stream = mine.open({ judged: (probabilities) => judged.push(...probabilities), lost: () => assert.fail('lost') });
+    const taken = Array.from({ length: MAX_UNHEARD + 5 }, (_, at) => stream.push('pcm16', packets[at % packets.length]!));
+    assert.deepEqual([taken.filter(Boolean).length, taken.lastIndexOf(true)], [MAX_UNHEARD, MAX_UNHEARD - 1]);
+    const samples = Array.from({ length: MAX_UNHEARD }, (_, at) => packets[at % packets.length]!.byteLength / 2).reduce((sum, count) => sum + count, 0);
+    await until(() => judged.length >= Math.floor(samples / ((VOICE_FRAME_MS * RATE) / 1000)));
+    assert.ok(judged.filter((probability) => probability > 0.5).length >= 10, 'speech');
+    // Caught up with, the bound is that of a judge that is there.
+    const more = Array.from({ length: MAX_UNJUDGED + 5 }, () => stream.push('pcm16', packets[0]!));
+    assert.ok(more.filter(Boolean).length <= MAX_UNJUDGED + 1, `${more.filter(Boolean).length}`);
+    await mine.close();
+  });
+
+  it('its thread lost, it is started again and voices go on; lost again soon, they are told', async () => {
+    const lines: string[] = [];
+    const mine = new VoiceThread(Object.assign(Object.create(log) as typeof log, { warn: (_: unknown, line: string) => lines.push(line) }));
+    const packets = samplePackets(silence(400));
+    let [judged, lost] = [0, 0];
+    const stream = mine.open({ judged: ({ length }) => (judged += length), lost: () => (lost += 1) });
+    const say = (): void => packets.forEach((packet) => stream.push('pcm16', packet));
+    say();
+    await until(() => judged > 5);
+    stream.push('pcm16', null as never); // what its thread can't survive
+    await until(() => mine.restarts === 1);
+    const before = judged;
+    say();
+    await until(() => judged > before + 5);
+    assert.equal(lost, 0);
+    assert.ok(lines.some((line) => line.includes('started again')), lines.join());
+    stream.push('pcm16', null as never);
+    await until(() => lost === 1);
+    assert.deepEqual([mine.restarts, stream.push('pcm16', packets[0]!)], [1, false]);
+    await mine.close();
   });
 
   it('closes twice, and takes nothing after', async () => {
