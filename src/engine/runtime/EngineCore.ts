@@ -6,6 +6,8 @@ import type { OutstandingBounds } from '../../streams/outstanding_writes.ts';
 import type { FromStorage, KeptStory } from '../../streams/storage_messages.ts';
 import type { ControlToEngine, EngineRequest, EngineStats, EngineToControl, InjectedFault, MediaToEngine, TraceEvent } from '../../streams/messages.ts';
 import { engineCard } from '../deployment/engine_card.ts';
+import type { MemoryBudget } from '../memory/BlockPool.ts';
+import { evict } from '../memory/eviction.ts';
 import type { RealtimeProgram } from '../programs/RealtimeProgram.ts';
 import { validateProgram } from '../programs/ProgramSpec.ts';
 import { LoopScheduler, type ModelIdentity, type ScheduledKernel } from '../scheduler/LoopScheduler.ts';
@@ -281,8 +283,7 @@ export class EngineCore {
     for (const device of ranked) {
       const ask = () => device.admission.admit(sessionId, program.demand, { video: channels.video.slots, audio: channels.audio.slots });
       let admission = ask();
-      // What nobody has asked for yet makes room for whoever comes.
-      if (!admission.admitted && admission.reason === 'memory' && this.#yieldMemory(device)) admission = ask();
+      if (!admission.admitted && admission.reason === 'memory' && this.#yieldMemory(device, program.demand.memory)) admission = ask();
       if (!admission.admitted) {
         reason = admission.reason;
         if (reason === 'slots') return refuse(new SegueError('bad_request', `output pools need ${program.demand.minSlots.video} slots`));
@@ -414,11 +415,10 @@ export class EngineCore {
     return [...[...this.#sessions.values()].filter((session) => session.device === device), ...this.#runs.on(device), ...this.#speculations.get(device)!];
   }
 
-  /** What was made ahead goes, and what is kept only for going back. True where that freed any memory. */
-  #yieldMemory(device: Device<WorkSource>): boolean {
-    const drafts = [...this.#speculations.get(device)!].filter((draft) => draft.yieldMemory());
-    const pasts = [...this.#sessions.values()].filter((session) => session.device === device && session.yieldMemory());
-    return drafts.length + pasts.length > 0;
+  /** What nobody has asked for yet makes room for whoever comes, no more of it than that takes. True where that freed any. */
+  #yieldMemory(device: Device<WorkSource>, wanted: MemoryBudget): boolean {
+    const here = [...this.#sessions.values()].filter((session) => session.device === device);
+    return evict({ draft: this.#speculations.get(device)!, past: here }, () => device.pool.canReserve(wanted)) > 0;
   }
 
   // ---------------------------------------------------------------- reports
