@@ -4,6 +4,7 @@
  * The server's notice names the RTP time of the first picture that was made under the change; the probe says when that picture was painted.
  *
  * - `redirect_restart`: a hard redirect: the first picture of the new epoch.
+ * - `redirect_preview`: the same, and the first chunk of the new world is made in fewer denoise steps than the model declares; the baseline's isn't.
  * - `redirect_speculation`: a hard one whose words rested for a moment before Enter, on both sides: ours works on them meanwhile.
  * - `redirect_steer`: a seamless one: the first picture under the new conditioning.
  */
@@ -37,24 +38,40 @@ async function chooseSeamless(page: Page): Promise<void> {
 
 const BASELINE = `changes at chunk boundaries, flushing; same model, look-ahead and fence${LOAD === 0 ? '' : `, ${LOAD} other session(s) on both`}`;
 const restart = new Figure({ figure: 'redirect_restart', unit: 'ms p95', statistic: 'p95', baselineName: BASELINE });
+const preview = new Figure({ figure: 'redirect_preview', unit: 'ms p95', statistic: 'p95', baselineName: BASELINE });
 const speculation = new Figure({ figure: 'redirect_speculation', unit: 'ms p95', statistic: 'p95', baselineName: BASELINE });
 const steer = new Figure({ figure: 'redirect_steer', unit: 'ms p95', statistic: 'p95', baselineName: BASELINE });
 
-const ours = await rig('ours', 'page', { load: LOAD, ear: false });
+async function sample(figure: Figure, ask: typeof hard, ours: Rig, baseline: Rig): Promise<void> {
+  await alternate(ours, baseline, SAMPLES, async (side, one, index) => {
+    await delay(between(400, 1_000));
+    const { ms, how, predictedMs } = await ask(one, PROMPTS[index % PROMPTS.length]!);
+    figure.add(side, ms, { how, predictedMs });
+  });
+}
+
 const baseline = await rig('chunk', 'page', { load: LOAD, ear: false });
 try {
-  for (const [figure, ask] of [[restart, hard], [speculation, rested], [steer, seamless]] as const) {
-    if (ask === seamless) for (const { page } of [ours, baseline]) await chooseSeamless(page.probe.page);
-    await alternate(ours, baseline, SAMPLES, async (side, one, index) => {
-      await delay(between(400, 1_000));
-      const { ms, how, predictedMs } = await ask(one, PROMPTS[index % PROMPTS.length]!);
-      figure.add(side, ms, { how, predictedMs });
-    });
+  // One after the other: a third server beside the two would be felt by both.
+  const previewing = await rig('preview', 'page', { load: LOAD, ear: false });
+  try {
+    await sample(preview, hard, previewing, baseline);
+  } finally {
+    await previewing.close();
+  }
+  const ours = await rig('ours', 'page', { load: LOAD, ear: false });
+  try {
+    for (const [figure, ask] of [[restart, hard], [speculation, rested], [steer, seamless]] as const) {
+      if (ask === seamless) for (const { page } of [ours, baseline]) await chooseSeamless(page.probe.page);
+      await sample(figure, ask, ours, baseline);
+    }
+  } finally {
+    await ours.close();
   }
 } finally {
-  await ours.close();
   await baseline.close();
 }
 restart.print();
+preview.print();
 speculation.print();
 steer.print();

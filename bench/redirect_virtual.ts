@@ -36,11 +36,15 @@ interface Way {
   readonly figure: string;
   readonly seamless: boolean;
   readonly drafts: boolean;
+  /** The first chunk that shows the change is made in fewer denoise steps; the baseline's isn't. */
+  readonly previews?: boolean;
 }
 
 const WAYS: readonly Way[] = [
   { figure: 'redirect_restart', seamless: false, drafts: false },
   { figure: 'redirect_steer', seamless: true, drafts: false },
+  { figure: 'redirect_preview', seamless: false, drafts: false, previews: true },
+  { figure: 'redirect_preview_seamless', seamless: true, drafts: false, previews: true },
   { figure: 'redirect_speculation', seamless: false, drafts: true },
   { figure: 'redirect_speculation_seamless', seamless: true, drafts: true },
 ];
@@ -62,9 +66,9 @@ const classifier = PICTURES ? await Classifier.load() : null;
 let random = seededRandom(SEED);
 const pick = <T>(items: readonly T[]): T => items[Math.floor(random() * items.length)]!;
 
-async function side({ seamless, drafts }: Way, policy: 'unit' | 'chunk'): Promise<Measured[]> {
+async function side({ seamless, drafts, previews = false }: Way, policy: 'unit' | 'chunk'): Promise<Measured[]> {
   random = seededRandom(SEED);
-  const drive = await VirtualDrive.open({ engine: { policy }, speed: SPEED, pictures: PICTURES, load: LOAD, seed: 3 });
+  const drive = await VirtualDrive.open({ engine: { policy }, speed: SPEED, pictures: PICTURES, load: LOAD, previews: previews && policy === 'unit', seed: 3 });
   const measured: Measured[] = [];
   const preview = PICTURES && !drafts && policy === 'unit' ? new PreviewProbe(drive.worker, { pictureBytes: PICTURE_BYTES, framesPerChunk: 2 }) : null;
   try {

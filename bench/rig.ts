@@ -18,6 +18,8 @@ export const LOAD = Number(process.env['SEGUE_BENCH_LOAD'] ?? 0);
 /** How the engine takes changes up, and whether media is fenced; see `docs/benchmarks.md`, "Baselines". */
 export const BASELINES = {
   ours: {},
+  /** As ours, and the first chunk that shows a redirect is made in fewer denoise steps. */
+  preview: { SEGUE_ENGINE_REDIRECT_PREVIEW: 'true' },
   /** Same model, look-ahead, flush on change and fence; but a change is read when the next chunk is planned. */
   chunk: { SEGUE_ENGINE_POLICY: 'chunk' },
   /** Queues are cleared when the request has been understood; nothing else tells old media from new. */
@@ -40,7 +42,7 @@ export interface Rig {
 /** @param client `page`: the demo page; `plain`: a client without any logic of its own (`probe/page/plain_client.ts`) */
 export async function rig(policy: keyof typeof BASELINES, client: 'page' | 'plain', { stamp = true, seed = 3, load = 0, ear = true }: { stamp?: boolean; seed?: number; load?: number; ear?: boolean } = {}): Promise<Rig> {
   // With load, capacity is not what is measured: a machine that does something else while the server starts would let one session in.
-  const server = await TestServer.start({ env: { ...BASELINES[policy], ...(load > 0 ? { SEGUE_ENGINE_ADMISSION_BOUND: '1' } : {}) } });
+  const server = await TestServer.start({ env: { SEGUE_ENGINE_REDIRECT_PREVIEW: 'false', ...BASELINES[policy], ...(load > 0 ? { SEGUE_ENGINE_ADMISSION_BOUND: '1' } : {}) } });
   const probe = await Probe.launch();
   const api = new ApiClient(server);
   const page = client === 'page' ? await DrivePage.open(probe, server, { ear, query: `seed=${seed}${stamp ? '&stamp=1' : ''}` }) : await openPlain(server, api, probe, { stamp, seed });

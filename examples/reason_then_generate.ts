@@ -9,25 +9,16 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
 import { ImageReader } from '../src/api/ImageReader.ts';
-import { Engine, type EngineEvent, type RunOptions } from '../src/engine/Engine.ts';
-import { PromptProcessor } from '../src/engine/model/processors/PromptProcessor.ts';
-import { driveInline, PICTURE_THEN_GENERATE, REASON_THEN_GENERATE, type DriveInline } from '../src/inline-programs/drive_inline.ts';
-import { driveLanguage } from '../src/realtime-programs/drive_model.ts';
+import { openEngine, type Engine, type EngineEvent, type RunOptions } from '../src/index.ts';
 
 const TYPES: Readonly<Record<string, 'image/png' | 'image/jpeg' | 'image/webp'>> = { '.png': 'image/png', '.jpg': 'image/jpeg', '.jpeg': 'image/jpeg', '.webp': 'image/webp' };
 const MODEL = new URL('../models/drive', import.meta.url).pathname;
 
-/** The loops of a loaded `drive`, ready to be composed. */
-export function driveOf(engine: Engine): DriveInline {
-  return driveInline(engine.spec, engine.kernels, driveLanguage(PromptProcessor.load(engine.spec)));
-}
-
 /** Two seconds: straight on, then to the left, faster. With an `image` (RGB of the model's size) the story starts from it, and the words change what it shows. */
 export function reasonThenGenerate(engine: Engine, prompt: string, image: SharedArrayBuffer | null, options: RunOptions = {}): AsyncGenerator<EngineEvent, void> {
-  const drive = driveOf(engine);
   const actions = [...Array(6).fill({ steer: 0, speed: 2 }), { steer: -1, speed: 3 }];
   const inputs = { prompt, chunks: 12, actions };
-  return image === null ? engine.run(drive.program(REASON_THEN_GENERATE), inputs, options) : engine.run(drive.program(PICTURE_THEN_GENERATE), { ...inputs, image }, options);
+  return image === null ? engine.run('reason_then_generate', inputs, options) : engine.run('picture_then_generate', { ...inputs, image }, options);
 }
 
 /** A picture file as the model takes it. @throws {SegueError} for one that can't be read. */
@@ -37,7 +28,7 @@ export function readPicture(engine: Engine, path: string): Promise<SharedArrayBu
 }
 
 export async function main(prompt: string, out: string, picture: string | null, signal: AbortSignal): Promise<void> {
-  const engine = await Engine.load(MODEL);
+  const engine = await openEngine(MODEL);
   const { width, height, audioSampleRate } = engine.spec.format;
   const sound: Uint8Array[] = [];
   mkdirSync(out, { recursive: true });

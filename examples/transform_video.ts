@@ -10,9 +10,8 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import sharp from 'sharp';
-import { Engine, type EngineEvent, type RunOptions } from '../src/engine/Engine.ts';
-import { TRANSFORM_VIDEO, type VideoFrames } from '../src/inline-programs/drive_inline.ts';
-import { driveOf } from './reason_then_generate.ts';
+import { openEngine, type Engine, type EngineEvent, type RunOptions } from '../src/index.ts';
+import type { VideoFrames } from '../src/inline-programs/drive_inline.ts';
 
 const MODEL = new URL('../models/drive', import.meta.url).pathname;
 /** What the model does where nobody says how it is driven: it follows the video's road, and goes at the usual speed. */
@@ -49,11 +48,11 @@ export async function clipOf(engine: Engine, path: string): Promise<SharedArrayB
 /** The words change what the first frame shows. `frames` are taken as there is room for them. */
 export function transformVideo(engine: Engine, clip: VideoFrames & Iterable<readonly SharedArrayBuffer[]>, prompt: string, { strength = 0.75, actions = STRAIGHT_ON, ...options }: TransformOptions = {}): AsyncGenerator<EngineEvent, void> {
   const [first] = clip;
-  return engine.run(driveOf(engine).program(TRANSFORM_VIDEO), { prompt, look: first?.[0], frames: clip, actions, strength }, options);
+  return engine.run('transform_video', { prompt, look: first?.[0], frames: clip, actions, strength }, options);
 }
 
 export async function main(path: string, prompt: string, out: string, strength: number, signal: AbortSignal): Promise<void> {
-  const engine = await Engine.load(MODEL);
+  const engine = await openEngine(MODEL);
   const { width, height } = engine.spec.format;
   mkdirSync(out, { recursive: true });
   try {

@@ -24,6 +24,8 @@ export interface DriveOptions {
   readonly pictures: boolean;
   /** Other sessions beside the measured one. */
   readonly load: number;
+  /** The first chunk that shows a redirect is made in fewer steps. */
+  readonly previews?: boolean;
   readonly seed: number;
 }
 
@@ -46,11 +48,11 @@ export class VirtualDrive {
     this.#others = viewers.slice(1);
   }
 
-  static async open({ engine, speed, pictures, load, seed }: DriveOptions): Promise<VirtualDrive> {
+  static async open({ engine, speed, pictures, load, previews = false, seed }: DriveOptions): Promise<VirtualDrive> {
     const clock = new VirtualClock();
     const spec = loadModelSpec(new URL('../../models/drive', import.meta.url).pathname, { verifyChecksums: false });
     const kernels = createKernels(spec);
-    const program = new VideoContinuation(continuationModel(spec, kernels, driveLanguage(PromptProcessor.load(spec))));
+    const program = new VideoContinuation({ ...continuationModel(spec, kernels, driveLanguage(PromptProcessor.load(spec))), previews });
     const batchMs = ({ component, units }: Pick<WorkUnitBatch, 'component' | 'units'>): number => joinedMs(UNIT_MS[component]! / speed, units.length);
     const cost = Object.keys(spec.components).flatMap((component) =>
       [1, 2, 4].map((batch) => ({ component, shapeKey: shapeKeyOf(component, spec.components[component]!), batch, p50Ms: joinedMs(UNIT_MS[component]! / speed, batch), p95Ms: joinedMs(UNIT_MS[component]! / speed, batch) })),
@@ -66,7 +68,8 @@ export class VirtualDrive {
       programs: { drive: program },
       components: Object.keys(spec.components),
       identity: { precision: 'fp32', parallelPlanHash: 'single' },
-      options: { admissionBound: 1, ...engine },
+      // Both sides make what the model declares, however late it comes.
+      options: { admissionBound: 1, reducedSteps: false, ...engine },
       toControl: (message) => {
         if (message.type === 'trace' || message.type === 'session.fault' || message.type === 'session.refused' || message.type === 'request.failed') messages.push(message);
       },

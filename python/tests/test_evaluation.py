@@ -10,12 +10,11 @@ import pytest
 
 from segue_drive.adapters import seeded_adapter
 from segue_drive.evaluation.adapters import Drive, measure_adapters
-from segue_drive.evaluation.cases import FAMILIES, LAST_CHUNK, NUM_CHUNKS, SWITCH_CHUNK, make_cases
+from segue_drive.evaluation.cases import FAMILIES, LAST_CHUNK, NUM_CHUNKS, SWITCH_CHUNK, make_cases, time_to_stay
 from segue_drive.evaluation.compare import table
 from segue_drive.evaluation.lines import number_line, share_line, wilson
 from segue_drive.evaluation.model_card import card
 from segue_drive.evaluation.place_judge import PlaceJudge
-from segue_drive.evaluation.run import _time_to_stay
 from segue_drive.evaluation.sound_judge import judge_sound, world_controls
 from segue_drive.evaluation.streams import choose, run_cases, steer_response
 from segue_drive.evaluation.style_judge import StyleJudge, unseen_renders
@@ -57,10 +56,10 @@ def test_cases_are_seeded_and_hold_to_their_family() -> None:
     assert NUM_CHUNKS - SWITCH_CHUNK == 9 and LAST_CHUNK == NUM_CHUNKS - 1  # 1.5 s
 
 
-def test_time_to_stay() -> None:
-    assert _time_to_stay(np.array([False, True, False, True, True])) == pytest.approx(4 / 6)
-    assert _time_to_stay(np.array([True, True])) == pytest.approx(1 / 6)
-    assert _time_to_stay(np.array([True, False])) is None
+def testtime_to_stay() -> None:
+    assert time_to_stay(np.array([False, True, False, True, True])) == pytest.approx(4 / 6)
+    assert time_to_stay(np.array([True, True])) == pytest.approx(1 / 6)
+    assert time_to_stay(np.array([True, False])) is None
 
 
 def test_the_sound_judge_knows_the_worlds_own_sound() -> None:

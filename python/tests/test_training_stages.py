@@ -91,6 +91,29 @@ def test_transformer_stage_trains_resumes_and_exports(tmp_path: Path) -> None:
     assert {"V.0.qkv.weight", "rc", "rs"} <= set(stored)
 
 
+def test_a_transformer_from_nothing_takes_no_weights_of_the_source(tmp_path: Path) -> None:
+    source = _source(tmp_path / "source")
+    (source / "lineage.json").write_text(json.dumps({"parent": {"dit.pt": "a"}, "transformer": {"steps": 5}, "autoencoder": {"steps": 9}}))
+    plan = TransformerPlan(
+        steps=4, batch=1, warmup=1, bfloat16=1, served_from=0.5, squared_until=0.75, serving_share=1.0, own_share=1.0, pool_first=1, pool_capacity=2, clips_per_step=0.0,
+        validation_clips=1, director_batch=2, measure_every=1,
+    )
+    stage = TransformerStage(tmp_path / "run", source, plan, 1, CPU, from_nothing=True)
+    taken = TransformerStage(tmp_path / "other", source, plan, 1, CPU)
+    assert not torch.equal(stage.net.picture_experts[0].query_key_value.weight, taken.net.picture_experts[0].query_key_value.weight)
+    assert all(torch.equal(a, b) for a, b in zip(stage.encoder.encoder.parameters(), taken.encoder.encoder.parameters()))
+    before = {name: parameter.clone() for name, parameter in stage.net.named_parameters()}
+    assert stage.train(IdleThreads(1), Never()) == 4  # type: ignore[arg-type]
+    curves = read(tmp_path / "run" / "transformer.jsonl")
+    assert {name: [step for step, _ in curves[name]] for name in ("denoise_squared_picture", "serving_squared_picture")} == {
+        "denoise_squared_picture": [1, 2], "serving_squared_picture": [3],
+    }
+    unchanged = {name for name, parameter in stage.net.named_parameters() if torch.equal(parameter, before[name])}
+    assert not {name for name in unchanged if name.startswith(("picture_", "sound_", "token_position", "modulation"))}, "a gradient is lost"
+    lineage = export(tmp_path / "run", source, tmp_path / "out")
+    assert lineage["transformer"]["from_nothing"] and "before" not in lineage["transformer"] and lineage["autoencoder"] == {"steps": 9}
+
+
 def test_numbers_of_a_plan_come_from_the_command_line() -> None:
     plan = overridden(TransformerPlan(), ["steps=7", "muon_rate=2e-3"])
     assert (plan.steps, plan.muon_rate, plan.batch) == (7, 2e-3, TransformerPlan.batch)

@@ -14,6 +14,7 @@ import { demoEnabled, demoRoutes } from './routes/demo_routes.ts';
 import { discoveryRoutes } from './routes/discovery_routes.ts';
 import { eventRoutes } from './routes/event_routes.ts';
 import { frameRoutes } from './routes/frame_routes.ts';
+import { modelRoutes } from './routes/model_routes.ts';
 import { operationsRoutes } from './routes/operations_routes.ts';
 import { memoryRoutes } from './routes/memory_routes.ts';
 import { sessionRoutes } from './routes/session_routes.ts';
@@ -98,6 +99,7 @@ export async function createHttpApp(context: ApiContext, listener: HttpListener)
     connectionRoutes(routes, context);
     eventRoutes(routes, context);
     discoveryRoutes(routes, context);
+    modelRoutes(routes, context);
     operationsRoutes(routes, context);
     if (demoEnabled(config)) demoRoutes(routes, context);
     if (config.test.enabled) testRoutes(routes, context);

@@ -13,6 +13,7 @@ import type { SessionLimits } from '../sessions/session_options.ts';
 import { SessionRegistry } from '../sessions/SessionRegistry.ts';
 import type { EngineCard } from '../streams/messages.ts';
 import type { ApiContext } from './ApiContext.ts';
+import type { StoryFingerprint } from '../streams/storage_messages.ts';
 import { ApiKeys } from './ApiKeys.ts';
 import { Authenticator } from './Authenticator.ts';
 import { ClientTokens } from './ClientTokens.ts';
@@ -111,7 +112,8 @@ export class Server {
     const keys = new ApiKeys(generatedKey === null ? config.auth.apiKeys : [generatedKey]);
     const tokens = new ClientTokens({ secret: config.auth.tokenSecret === '' ? (storage?.kept.tokenKey ?? '') : config.auth.tokenSecret, ttlMs: config.auth.tokenTtlMs });
     const { engine, media, programs, prompts, windowChunks = 0 } = threads.links;
-    const fingerprint = { modelId: card.modelId, weightsVersion: card.weightsVersion, adapterVersions: {}, machine: card.fingerprint };
+    // Of sessions that are opened from now on: a reload replaces the weights.
+    const fingerprint = (): StoryFingerprint => ({ modelId: card.modelId, weightsVersion: card.weightsVersion, adapterVersions: {}, machine: card.fingerprint });
     const archive = storage === null ? null : new SessionArchive({ storage: storage.link, clock, log, fingerprint, windowChunks });
     storage?.link.listen((message) => archive?.receive(message));
     const registry = new SessionRegistry({

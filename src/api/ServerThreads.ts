@@ -69,7 +69,7 @@ export class ServerThreads {
     const engine = new ThreadLink<ControlToEngine, EngineToControl>({
       name: 'engine',
       url: new URL('../realtime-programs/engine_thread.ts', import.meta.url),
-      workerData: { modelDir, deployment: { ...deployment, engine: { admissionBound: config.engine.admissionBound, policy: config.engine.policy, speculation: config.engine.speculation, snapshotChunks: config.storage.snapshotChunks } }, mediaPort: port1, storagePort, testMode: config.test.enabled, logLevel: config.logLevel },
+      workerData: { modelDir, deployment: { ...deployment, engine: { admissionBound: config.engine.admissionBound, policy: config.engine.policy, speculation: config.engine.speculation, traces: config.engine.traces, reducedSteps: config.engine.reducedSteps, snapshotChunks: config.storage.snapshotChunks } }, redirectPreview: config.engine.redirectPreview, mediaPort: port1, storagePort, testMode: config.test.enabled, logLevel: config.logLevel },
       transferList: storagePort === null ? [port1] : [port1, storagePort],
       log,
     });

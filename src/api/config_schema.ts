@@ -58,7 +58,10 @@ export const Config = section({
   engine: section({
     readyMs: Ms('Loading and measuring the model takes at most this.', 1_000),
     policy: Type.Enum(['unit', 'chunk', 'request'], { description: 'When what is asked takes effect: at the next unit. The others are baselines of the benchmarks, in test mode only.' }),
+    reducedSteps: Type.Boolean({ description: 'Whether a session that its device can’t serve in time may be made in fewer denoise steps, where the model declares that.' }),
+    redirectPreview: Type.Boolean({ description: 'Whether the first chunk that shows a redirect is made in fewer denoise steps, where the model declares that: it is there sooner.' }),
     speculation: Type.Boolean({ description: 'Whether what people type is worked on before they send it, where the device has nothing else to do.' }),
+    traces: Type.Enum(['off', 'summary', 'full'], { description: 'How much sessions’ traces tell. summary: decisions, and units counted by kind once a second. full: every unit besides.' }),
     admissionBound: Type.Number({ minimum: 0.05, maximum: 1, description: 'Share of a device that sessions are promised, by the costs measured at load.' }),
   }),
   media: section({ fence: Type.Enum(['word', 'queue'], { description: 'word: the epoch word fences. queue: a server without a fence, the baseline of the benchmarks, in test mode only.' }) }),
@@ -79,7 +82,7 @@ export const DEFAULT_CONFIG: Config = {
   demo: { enabled: 'loopback', perMinute: 30 },
   web: { directory: 'web-client/dist' },
   drain: { deadlineMs: 10_000 },
-  engine: { readyMs: 120_000, policy: 'unit', speculation: true, admissionBound: 0.85 },
+  engine: { readyMs: 120_000, policy: 'unit', speculation: true, traces: 'full', reducedSteps: true, redirectPreview: false, admissionBound: 0.85 },
   media: { fence: 'word' },
   test: { enabled: false },
 };

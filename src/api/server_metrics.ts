@@ -68,7 +68,7 @@ export function describeServer(metrics: Metrics, registry: SessionRegistry, moni
   });
   metrics.gaugeBy('segue_sessions_degraded', 'Live sessions by the rung of the degrade ladder that they are on', 'rung', () => {
     const counts: Record<string, number> = Object.fromEntries(DEGRADE_RUNGS.map((rung) => [rung, 0]));
-    for (const { degradeLevel } of registry.live) if (degradeLevel > 0) counts[DEGRADE_RUNGS[degradeLevel - 1]!]! += 1;
+    for (const { degraded } of registry.live) if (degraded !== null) counts[degraded.rung]! += 1;
     return counts;
   });
   metrics.counter('segue_sessions_created_total', 'Sessions opened since the start', () => registry.created);

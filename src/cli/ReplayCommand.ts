@@ -42,14 +42,19 @@ export async function replayCommand(wish: ReplayWish, output: Output): Promise<n
     if (head === undefined) throw new CommandError(EXIT.unusable, `no session ${wish.sessionId} is kept in ${wish.storageDirectory}`);
     const spec = orUnusable(() => loadModelSpec(wish.modelDirectory));
     const { weightsVersion } = spec.checkpoint;
-    if (head.fingerprint.modelId !== spec.modelId || head.fingerprint.weightsVersion !== weightsVersion) {
-      throw new CommandError(EXIT.unusable, `the session was made with ${head.fingerprint.modelId} ${head.fingerprint.weightsVersion}, ${wish.modelDirectory} is ${spec.modelId} ${weightsVersion}: only the same weights can make it again`);
+    const spans = reader.chunkWeights(wish.sessionId, wish.branch ?? undefined);
+    const others = spans.filter((span) => span.weightsVersion !== weightsVersion);
+    if (head.fingerprint.modelId !== spec.modelId || (spans.length > 0 && others.length === spans.length)) {
+      throw new CommandError(EXIT.unusable, `the session was made with ${head.fingerprint.modelId} ${[...new Set(others.map((span) => span.weightsVersion))].join(', ') || head.fingerprint.weightsVersion}, ${wish.modelDirectory} is ${spec.modelId} ${weightsVersion}: only the same weights can make it again`);
     }
     const frameChunk = wish.frame === null ? null : Math.floor(wish.frame / spec.framesPerChunk);
     const branch = branchOf(reader, wish);
     const extent = reader.extent(wish.sessionId, branch);
-    const stretches = stretchesOf(extent, frameChunk);
-    if (stretches.length === 0) throw new CommandError(EXIT.unusable, notThere(extent.chunks, wish.frame));
+    // What other weights made can't be compared: on these it would only be near.
+    const mine = extent.chunks.filter((chunk) => !others.some(({ from, to }) => from <= chunk && chunk <= to));
+    for (const { from, to, weightsVersion: theirs } of others) output.line(`chunks ${from} to ${to} were made with ${theirs}: only those weights can make them again, they are left out`);
+    const stretches = stretchesOf({ ...extent, chunks: mine }, frameChunk);
+    if (stretches.length === 0) throw new CommandError(EXIT.unusable, notThere(mine, wish.frame));
     const worker = new OnnxWorker({ id: 'replay', calibrationRuns: 1, spare: false });
     try {
       const { fingerprint: machine, modelId } = await worker.loadModel(wish.modelDirectory);
@@ -63,7 +68,7 @@ export async function replayCommand(wish: ReplayWish, output: Output): Promise<n
       const compared = await compare(replay, reader, head, stretches, branch, output);
       const last = compared.last;
       if (wish.frame !== null && last?.chunk === frameChunk) await writePicture(await replay.picture(last, wish.frame % spec.framesPerChunk, video), spec.format, wish, output);
-      return report(compared, extent.chunks.length, head.fingerprint, machine, wish.frame !== null, output);
+      return report(compared, mine.length, head.fingerprint, machine, wish.frame !== null, output);
     } finally {
       await worker.close();
     }

@@ -12,6 +12,7 @@ export class RunStream<Event> {
   #wake: (() => void) | null = null;
   #watchdog: Timer | null = null;
   #ended = false;
+  #closed = false;
 
   /** @param stalled nobody has taken anything for `stallMs`, though something waits. */
   constructor(clock: Clock, stallMs: number, stalled: () => void) {
@@ -40,12 +41,17 @@ export class RunStream<Event> {
     return this.#events.shift() ?? null;
   }
 
-  /** Drops what is left and watches no more. */
-  close(): void {
+  /** Watches no more; what is left is whoever's who closes. What comes after isn't kept: see `closed`. */
+  close(): readonly Event[] {
     this.#watchdog?.cancel();
     this.#watchdog = null;
-    this.#events.length = 0;
+    this.#closed = true;
     this.end();
+    return this.#events.splice(0);
+  }
+
+  get closed(): boolean {
+    return this.#closed;
   }
 
   #notify(): void {

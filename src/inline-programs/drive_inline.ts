@@ -4,6 +4,7 @@ import type { EncoderChunkState } from '../engine/model/kernels/encoder_chunk.ts
 import type { VaeTileEncodeState } from '../engine/model/kernels/vae_tile_encode.ts';
 import type { StartBankState } from '../engine/model/kernels/start_bank.ts';
 import type { ModelSpec } from '../engine/model/spec/model_spec.ts';
+import { disaggregate, type DisaggregatedProgram } from '../engine/programs/disaggregate.ts';
 import { InlineGraph } from '../engine/programs/InlineGraph.ts';
 import { item } from '../engine/programs/inline_ports.ts';
 import type { InlineEdge, InlineLibrary, InlineOffer, InlineSpec } from '../engine/programs/inline_spec.ts';
@@ -18,6 +19,7 @@ import { FramesNode } from './nodes/FramesNode.ts';
 import { OnceNode } from './nodes/OnceNode.ts';
 import { VideoNode } from './nodes/VideoNode.ts';
 import { logprobSink, mediaSink, textSink } from './sinks.ts';
+import { tensorBundles } from './tensor_bundles.ts';
 
 /** Text → reasoning text → scene → action-steered video → sound and pixels, over one instance. */
 export const REASON_THEN_GENERATE: InlineSpec = {
@@ -50,6 +52,15 @@ export const REASON_THEN_GENERATE: InlineSpec = {
     { kind: 'stream', from: 'picture.pictures', to: 'mediaOut.pictures' },
     { kind: 'stream', from: 'sound.samples', to: 'mediaOut.samples' },
   ],
+};
+
+const ROLES: Readonly<Record<string, string>> = { director: 'encode', encoder: 'encode', start: 'encode', video: 'denoise', sound: 'decode', picture: 'decode' };
+
+/** The same in three pools of executors: what understands and encodes, what denoises, what decodes. */
+export const REASON_THEN_GENERATE_DISAGGREGATED: InlineSpec = {
+  ...REASON_THEN_GENERATE,
+  programId: 'reason_then_generate_disaggregated',
+  nodes: Object.fromEntries(Object.entries(REASON_THEN_GENERATE.nodes).map(([name, node]) => [name, ROLES[name] === undefined ? node : { ...node, placement: { role: ROLES[name] } }])),
 };
 
 /**
@@ -151,6 +162,8 @@ export interface DriveInline {
   readonly offer: InlineOffer;
   /** @throws {TypeError} naming what the program wants and the model lacks. */
   program(spec: InlineSpec): InlineGraph;
+  /** The same over pools of executors. @throws {TypeError} besides for a loop without a role, or an edge that can't be cut. */
+  disaggregated(spec: InlineSpec): DisaggregatedProgram;
 }
 
 export function driveInline(source: InlineSource, kernels: Kernels, language: PromptLanguage): DriveInline {
@@ -186,9 +199,15 @@ export function driveInline(source: InlineSource, kernels: Kernels, language: Pr
     loops: { ...Object.fromEntries(nodes.map((node) => [node.loopKind, node])), ...videoNodes(model) } as InlineLibrary['loops'],
     conditions: { action_condition: new ActionConditionNode(source.actions) } as InlineLibrary['conditions'] & {},
     sinks: { text: textSink, media: mediaSink(model.format), logprobs: logprobSink } as InlineLibrary['sinks'],
+    tensors: tensorBundles(source, model.components),
   };
-  const offer: InlineOffer = { loopKinds: Object.keys(kernels), components: Object.keys(source.components), capabilities: Object.keys(source.capabilities) };
-  return { model, library, offer, program: (spec) => new InlineGraph(spec, library, offer, model.bytesOf) };
+  const offer: InlineOffer = {
+    loopKinds: Object.keys(kernels),
+    components: Object.keys(source.components),
+    capabilities: Object.keys(source.capabilities),
+    loops: Object.fromEntries(Object.entries(source.loops).map(([id, { kind, cache }]) => [kind, { id, cache }])),
+  };
+  return { model, library, offer, program: (spec) => new InlineGraph(spec, library, offer, model.bytesOf), disaggregated: (spec) => disaggregate(spec, library, offer, model.bytesOf) };
 }
 
 function pictureNode({ image, language }: ContinuationModel): OnceNode[] {

@@ -123,7 +123,7 @@ export class MediaServer {
   }
 
   #open(message: Open): void {
-    const { sessionId, channels, format, stamp, voice = null, takesVideo, stopped = false } = message;
+    const { sessionId, channels, format, stamp, voice = null, takesVideo, from90k = 0, stopped = false } = message;
     if (this.#draining !== null || this.#sessions.has(sessionId)) {
       this.#log.warn({ sessionId, draining: this.#draining !== null }, 'session not opened');
       return;
@@ -146,6 +146,7 @@ export class MediaServer {
         log: this.#log.child({ sessionId }),
         voice,
         judge: this.#judge,
+        from90k,
         stopped,
         incoming: takesVideo === undefined ? null : { decoder: new this.#codecs.VpxDecoder(), framesPerChunk: takesVideo.framesPerChunk },
       }),

@@ -6,7 +6,7 @@ import type { VoiceOptions } from '../protocol/session_voice.ts';
 import { SegueError } from '../protocol/errors.ts';
 import type { ChannelLabel, HeldPosition, MediaToControl, MediaToEngine, SessionChannels } from '../streams/messages.ts';
 import type { ChunkEvents, MediaEvent } from '../streams/media_events.ts';
-import { frameDuration90k, type MediaFormat } from '../streams/media_time.ts';
+import { frameDuration90k, type MediaFormat, type MediaTime90k } from '../streams/media_time.ts';
 import { SessionWords } from '../streams/session_words.ts';
 import { ProvisionalHold } from '../streams/ProvisionalHold.ts';
 import { SharedPool } from '../streams/shared_pool.ts';
@@ -56,6 +56,8 @@ export interface MediaSessionDeps {
   /** Absent or null: no voice is heard. */
   readonly voice?: VoiceOptions | null;
   readonly judge: VoiceJudge;
+  /** Media time that its story begins with, or goes on from. Absent: 0. */
+  readonly from90k?: MediaTime90k;
   /** It comes back paused or interrupted, as its driver had left it. */
   readonly stopped?: boolean;
   /** Absent or null: no video is taken in. */
@@ -104,7 +106,7 @@ export class MediaSession {
   #fencedBy: { readonly epoch: number; readonly requestId: string } | null = null;
   #sinceNotice = 0;
   #flowing: number | null = null;
-  #positionMs = -Infinity;
+  #toldPosition = { atMs: -Infinity, epoch: -1, sent90k: 0, presented90k: 0 };
   #closed = false;
 
   constructor(deps: MediaSessionDeps) {
@@ -115,7 +117,7 @@ export class MediaSession {
     this.#videoPool = SharedPool.attach(deps.channels.video);
     this.#audioPool = SharedPool.attach(deps.channels.audio);
     this.#stopped = deps.stopped === true;
-    this.#presented = new PresentedTracker(this.#words.epoch, frameDuration90k(deps.format));
+    this.#presented = new PresentedTracker(this.#words.epoch, frameDuration90k(deps.format), deps.from90k);
     this.#gate = new ChannelGate(deps.options.limits);
     this.#input = new HeldInput(deps.clock, this.#words, () => deps.sinks.toEngine({ type: 'media.action', sessionId: this.sessionId }));
     this.#bitrate = new BitrateControl(deps.options.bitrate);
@@ -437,22 +439,22 @@ export class MediaSession {
     this.counters.pictureLeft(repeat, encoded.keyframe);
     if (!repeat) this.counters.pictureLateMs(now - atMs);
     const moved = this.#presented.frameSent({ rtp, epoch: frame.epoch, start90k: frame.start90k, end90k: frame.end90k, chunk: frame.chunk, atMs: now });
-    if (repeat) return;
-    if (moved) this.#reportPresented();
-    if (this.#flowing !== frame.epoch) {
+    if (moved && !repeat) this.#reportPresented();
+    if (!repeat && this.#flowing !== frame.epoch) {
       this.#flowing = frame.epoch;
       this.#deps.sinks.toControl({ type: 'media.flowing', sessionId: this.sessionId, epoch: frame.epoch, media90k: frame.start90k });
     }
-    if (now - this.#positionMs >= POSITION_INTERVAL_MS) {
-      this.#positionMs = now;
-      this.#deps.sinks.toControl({
-        type: 'media.position',
-        sessionId: this.sessionId,
-        epoch: this.#presented.epoch,
-        sent90k: this.#presented.sent90k,
-        presented90k: this.#presented.presented90k,
-      });
-    }
+    // Also while it stands, and its last picture is repeated: else the last that was seen of it would never be told.
+    this.#tellPosition(now);
+  }
+
+  /** Once in a while, where it has changed; of an epoch that something has come of: before, the story may have been gone back in. */
+  #tellPosition(now: number): void {
+    const { epoch, sent90k, presented90k } = this.#presented;
+    const told = this.#toldPosition;
+    if (epoch !== this.#flowing || now - told.atMs < POSITION_INTERVAL_MS || (epoch === told.epoch && sent90k === told.sent90k && presented90k === told.presented90k)) return;
+    this.#toldPosition = { atMs: now, epoch, sent90k, presented90k };
+    this.#deps.sinks.toControl({ type: 'media.position', sessionId: this.sessionId, epoch, sent90k, presented90k });
   }
 
   #notice(frame: LeavingPicture['frame'], rtp: number, atMs: number): void {

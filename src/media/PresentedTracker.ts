@@ -55,8 +55,10 @@ export class PresentedTracker {
   #lastReportMs = -Infinity;
   #delays: number[] = [];
 
-  constructor(epoch: number, frameDuration90k: number) {
+  /** @param from90k where the story begins, or is gone on with: all before that counts as seen. */
+  constructor(epoch: number, frameDuration90k: number, from90k: MediaTime90k = 0) {
     this.#epoch = epoch;
+    this.#sent90k = this.#presented90k = from90k;
     this.#frameDuration90k = frameDuration90k;
     this.#chunkDuration90k = 2 * frameDuration90k;
   }
@@ -85,7 +87,8 @@ export class PresentedTracker {
     this.#frames.push(frame);
     if (this.#frames.length > FRAMES_KEPT) this.#frames.shift();
     if (frame.epoch !== this.#epoch) return false;
-    if (first) this.#presented90k = this.#sent90k = Math.min(this.#sent90k, frame.start90k);
+    // The epoch begins there: before what was held, where the story goes back, or behind it, where a replay goes on from later.
+    if (first) this.#presented90k = this.#sent90k = frame.start90k;
     if (this.#chunk?.index !== frame.chunk) {
       if (this.#chunk !== null && frame.start90k > this.#chunk.start90k) this.#chunkDuration90k = frame.start90k - this.#chunk.start90k;
       this.#chunk = { index: frame.chunk, start90k: frame.start90k };

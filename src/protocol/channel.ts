@@ -270,6 +270,10 @@ export const StoryRewound = Type.Object({
 });
 export type StoryRewound = Static<typeof StoryRewound>;
 
+/** A replay passes over what of its story is not kept: the picture goes on at `to90k`, in the epoch that follows. */
+export const ReplayGap = Type.Object({ type: Type.Literal('replay.gap'), from90k: Type.Integer(), to90k: Type.Integer() });
+export type ReplayGap = Static<typeof ReplayGap>;
+
 /** The model's words: a delta goes on with what the same request has said so far, a complete text is whole. Who joins is told the last ones again. */
 export const TextDelta = Type.Object({
   type: Type.Enum(['text.delta', 'text.complete']),
@@ -307,5 +311,5 @@ export const StateUpdate = Type.Object({
 });
 export type StateUpdate = Static<typeof StateUpdate>;
 
-export const ServerStateMessage = Type.Union([FrameNotice, TextDelta, StateUpdate, RequestCompleted, HoldExpired, StoryRewound, Activity]);
+export const ServerStateMessage = Type.Union([FrameNotice, TextDelta, StateUpdate, RequestCompleted, HoldExpired, StoryRewound, ReplayGap, Activity]);
 export type ServerStateMessage = Static<typeof ServerStateMessage>;

@@ -10,6 +10,8 @@ export const ERRORS = {
   prompt_not_understood: { status: 422, retryable: false },
   adapter_not_usable: { status: 422, retryable: false },
   plan_not_usable: { status: 422, retryable: false },
+  /** What lies in a model's directory can't take the place of what is served. */
+  model_not_usable: { status: 422, retryable: false },
   unauthorized: { status: 401, retryable: false },
   token_expired: { status: 401, retryable: false },
   forbidden: { status: 403, retryable: false },

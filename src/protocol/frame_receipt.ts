@@ -26,6 +26,7 @@ export const FrameReceipt = Type.Object(
     lineage: Type.Integer({ minimum: 0, description: 'Which future of the story: with seed, chunk and step all noise follows from it.' }),
     conditioningVersion: Count,
     action: Type.Union([Type.Object({ sequence: Count, steer: Type.Integer(), speed: Type.Integer() }), Type.Null()], { description: 'Held input that its last step ran under; null where no step did.' }),
+    steps: Type.Optional(Type.Integer({ minimum: 1, description: 'Denoise steps of its chunk, where they were fewer than its model declares; absent: all of them, or none for start frames.' })),
     plan: Type.Object(Plan, { description: 'In force.' }),
     mix: Type.Array(Type.Object({ ...Plan, weight: Type.Number() }), { description: 'What was left of other plans, in a blend; the rest is the plan’s.' }),
     requests: Type.Object({ started: Ids, active: Ids, completed: Ids }, { description: 'Whose effect began, held and ended in its chunk.' }),

@@ -133,7 +133,12 @@ export const Share = Type.Object({
 });
 export type Share = Static<typeof Share>;
 
-export const CreatedReplay = Type.Object({ ...CreatedSession.properties, from90k: Type.Integer(), to90k: Type.Integer() });
+export const CreatedReplay = Type.Object({
+  ...CreatedSession.properties,
+  from90k: Type.Integer(),
+  to90k: Type.Integer(),
+  gaps: Type.Optional(Type.Array(Type.Object({ from90k: Type.Integer(), to90k: Type.Integer() }), { description: 'What of it is not kept, and is passed over (`replay.gap`). Absent: nothing is missing.' })),
+});
 export type CreatedReplay = Static<typeof CreatedReplay>;
 
 export const SessionDescription = Type.Object({ type: Type.Enum(['offer', 'answer']), sdp: Type.String({ minLength: 1, maxLength: 64_000 }) }, { additionalProperties: false });
@@ -143,3 +148,16 @@ export const TrickleCandidate = Type.Object(
   { additionalProperties: false },
 );
 export const IceServers = Type.Object({ iceServers: Type.Array(Type.Object({ urls: Type.Array(Type.String()), username: Type.Optional(Type.String()), credential: Type.Optional(Type.String()) })) });
+
+export const ReloadedModel = Type.Object(
+  {
+    id: Type.String(),
+    weightsVersion: Type.String({ description: 'That serves now.' }),
+    previousWeightsVersion: Type.String(),
+    changed: Type.Boolean({ description: 'False where the directory holds the weights that served already.' }),
+    sessions: Type.Integer({ minimum: 0, description: 'Live sessions that went on with the new weights.' }),
+    heldMs: Type.Integer({ minimum: 0, description: 'For how long at most one of them waited between two chunks.' }),
+  },
+  { $id: 'ReloadedModel' },
+);
+export type ReloadedModel = Static<typeof ReloadedModel>;

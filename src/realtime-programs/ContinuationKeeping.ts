@@ -138,6 +138,7 @@ export class ContinuationKeeping implements StoryKeeping<ContinuationState> {
         chunk: chunks[last]!.chunk + 1,
         lineage: end.lineage,
         seed,
+        reduced: false,
         frames: end.storyFrames,
         opening: null,
         scene: sceneOf(end.scene),

@@ -4,6 +4,7 @@ import type { LoopTurn } from '../engine/scheduler/LoopTurn.ts';
 import { directorPass } from './continuation_declaration.ts';
 import { startComponents, videoOf, type ContinuationModel } from './continuation_model.ts';
 import type { ContinuationState, Incoming, Opening, Scene, Talk } from './continuation_state.ts';
+import { stepsOfNextChunk } from './chunk_steps.ts';
 import { mixOf, sceneOfNextChunk, stepPlansOf } from './scene_blend.ts';
 import type { StoryRestoration } from './StoryRestoration.ts';
 
@@ -32,7 +33,8 @@ export class ContinuationTurns {
   }
 
   #talkTurn(state: ContinuationState, talk: Talk): LoopTurn {
-    const { components, steps } = this.#model;
+    const { components } = this.#model;
+    const steps = stepsOfNextChunk(this.#model, state, talk);
     const waiting = talk.mode === 'seamless' ? null : state.position90k;
     const media = [...(talk.mode === 'open' || talk.mode === 'cut' ? startComponents(this.#model, state) : Array<string>(steps).fill(videoOf(this.#model, talk.adapter).denoise)), components.picture, components.sound];
     const boosted = talk.requestId !== null;
@@ -51,12 +53,13 @@ export class ContinuationTurns {
   }
 
   #mediaTurn(state: ContinuationState): LoopTurn | null {
-    const { components, steps, loops } = this.#model;
+    const { components, loops } = this.#model;
     const { scene, upcoming, video, inFlight, start } = state;
     if (scene === null) return null;
     const boosted = [scene, upcoming].some((wish) => wish !== null && wish.requestId !== null && !wish.shown);
     const leadsTo = state.position90k;
     const frame = [components.picture, components.sound];
+    const steps = inFlight === null ? stepsOfNextChunk(this.#model, state, upcoming) : video.plan.steps;
     if (start !== null) return { ...this.#base(state, 'start', start), leadsTo, after: frame, boosted };
     if (inFlight !== null && loops.video.isChunkReady(video)) {
       if (inFlight.filled === null) return { ...this.#base(state, 'picture', inFlight.picture!), leadsTo, after: [components.sound], boosted };
@@ -73,7 +76,8 @@ export class ContinuationTurns {
     if (state.incoming !== null && inFlight === null) return this.#incomingTurn(state, state.incoming, boosted);
     const { denoise } = videoOf(this.#model, (inFlight === null ? (upcoming ?? scene) : scene).adapter);
     const after = [...Array<string>(steps - video.plan.step - 1).fill(denoise), ...frame];
-    return { ...this.#base(state, 'video', video, denoise), leadsTo, after, opensMedia: inFlight === null, boosted };
+    const turn = this.#base(state, 'video', video, denoise);
+    return { ...turn, conditioning: { ...turn.conditioning, ...(steps === this.#model.steps ? {} : { steps }) }, leadsTo, after, opensMedia: inFlight === null, boosted };
   }
 
   /** A chunk of the video that comes in is encoded first; while there is none, nothing is made. */
@@ -106,6 +110,6 @@ export class ContinuationTurns {
 }
 
 /** @param chunk what is left of other scenes in it. */
-function live(scene: Scene | null, adapter: AppliedAdapter | null, chunk: number): LoopTurn['conditioning'] {
+function live(scene: Scene | null, adapter: AppliedAdapter | null, chunk: number): Extract<LoopTurn['conditioning'], { kind: 'live' }> {
   return { kind: 'live', version: scene?.conditioningVersion ?? 0, prompt: scene?.prompt ?? null, ...(scene === null ? {} : mixOf(scene, chunk)), adapter };
 }

@@ -4,6 +4,7 @@ import { SegueError } from '../protocol/errors.ts';
 import type { AdapterInForce } from '../protocol/session_adapter.ts';
 import { directorPass } from './continuation_declaration.ts';
 import { appliedAdapter, startComponents, videoOf, type ContinuationModel } from './continuation_model.ts';
+import { stepsOfNextChunk } from './chunk_steps.ts';
 import type { ContinuationMedia } from './ContinuationMedia.ts';
 import { inForce, kept, requestOf, unchanged, type ContinuationState, type Scene, type Talk } from './continuation_state.ts';
 import type { ContinuationTalk } from './ContinuationTalk.ts';
@@ -72,13 +73,13 @@ export class SceneChanges {
 
   rewound(version: ContinuationState, current: ContinuationState): ContinuationState {
     const lineage = current.lineage + 1;
-    const { talk, scene, narration } = current;
+    const { talk, scene, narration, reduced } = current;
     const incoming = current.incoming === null ? null : { ...current.incoming, encode: null };
     if (incoming !== null && current.frames === 0) return this.#media.prepared({ ...current, incoming, start: null, inFlight: null, video: current.inFlight?.boundary ?? current.video, lineage });
     if (current.frames === 0 && (scene ?? talk) !== null) return { ...(scene === null ? current : this.#opened(current, scene)), talk, narration, lineage };
     const unseen = current.upcoming ?? (scene !== null && !scene.shown ? scene : null);
     const still = talk === null ? version.talk : talk.mode === 'seamless' && talk.over === null ? ({ ...talk, mode: 'hard' } as const) : talk;
-    return this.#media.prepared({ ...this.#wished({ ...version, lineage, incoming }, unseen), talk: still, narration });
+    return this.#media.prepared({ ...this.#wished({ ...version, lineage, incoming, reduced }, unseen), talk: still, narration });
   }
 
   returned(version: ContinuationState, current: ContinuationState, conditioningVersion: number, lineage = current.lineage + 1): ContinuationState {
@@ -86,11 +87,13 @@ export class SceneChanges {
     return this.#media.prepared({
       ...version,
       lineage,
+      reduced: current.reduced,
       scene: scene === null ? null : { ...scene, conditioningVersion },
       talk: talk === null ? null : { ...talk, conditioningVersion },
       upcoming: null,
       narration: null,
-      incoming: incoming === null ? null : { ...incoming, waiting: current.incoming?.waiting ?? null, encode: null },
+      // What waited at that moment was another session's, or has long been made or let go of.
+      incoming: incoming === null ? null : { ...incoming, waiting: current === version ? null : (current.incoming?.waiting ?? null), encode: null },
     });
   }
 
@@ -103,18 +106,17 @@ export class SceneChanges {
     return { ...version, upcoming: { ...again, how: wish.over === null ? 'restart' : 'blend' } };
   }
 
-  remakeMs({ video, inFlight, start, scene, incoming }: ContinuationState, predict: Predict): number | null {
-    const { steps } = this.#model;
+  remakeMs({ video, inFlight, start, scene, incoming }: ContinuationState, current: ContinuationState, predict: Predict): number | null {
     if (incoming !== null || scene === null || start !== null || inFlight !== null || video.plan.seeded) return null;
     const components = { ...this.#model.components, ...videoOf(this.#model, scene.adapter) };
     const write = video.plan.phase === 'write' ? predict(components.write) : 0;
-    return write + steps * predict(components.denoise) + predict(components.picture) + predict(components.sound);
+    return write + stepsOfNextChunk(this.#model, current, current.upcoming) * predict(components.denoise) + predict(components.picture) + predict(components.sound);
   }
 
   revised(version: ContinuationState, current: ContinuationState): ContinuationState {
     const { scene, talk, narration } = current;
     const wish = current.upcoming ?? (scene?.conditioningVersion === version.scene?.conditioningVersion ? null : scene);
-    return { ...this.#wished({ ...version, lineage: current.lineage + 1 }, wish), talk, narration };
+    return { ...this.#wished({ ...version, lineage: current.lineage + 1, reduced: current.reduced }, wish), talk, narration };
   }
 
   /** The scene is there: choose how it takes effect. Called where a plan was encoded now, or long before (`ContinuationDrafts`). */
@@ -211,15 +213,16 @@ export class SceneChanges {
   }
 
   /** @param scene that is wanted: under its adapter, and a change by degrees begins with a chunk (see {@link Scene.over}). */
-  #changeOptions(state: ContinuationState, fenced: boolean, scene: Pick<Scene, 'adapter' | 'over'> | null, predict: Predict) {
-    const { steps, steerUntil, loops } = this.#model;
+  #changeOptions(state: ContinuationState, fenced: boolean, scene: Pick<Scene, 'requestId' | 'adapter' | 'over'> | null, predict: Predict) {
+    const { steerUntil, loops } = this.#model;
+    const steps = stepsOfNextChunk(this.#model, state, scene);
     const components = { ...this.#model.components, ...videoOf(this.#model, scene?.adapter ?? null) };
     const { inFlight, video } = state;
     const chunk =
       inFlight === null
         ? null
         : // What is in flight was recoloured for the old scene: it can't become the new one.
-          { stepsDone: video.plan.step, noise: state.incoming === null ? 1 - video.plan.step / steps : 0, seeded: video.plan.seeded, ready: loops.video.isChunkReady(video), framesLeft: this.#model.framesPerChunk - (state.frames % this.#model.framesPerChunk) };
+          { stepsDone: video.plan.step, stepsLeft: video.plan.steps - video.plan.step, noise: state.incoming === null ? 1 - video.plan.step / video.plan.steps : 0, seeded: video.plan.seeded, ready: loops.video.isChunkReady(video), framesLeft: this.#model.framesPerChunk - (state.frames % this.#model.framesPerChunk) };
     const options = changeOptions({ fenced, chunk, steps, steerUntil, writePending: inFlight === null && video.plan.phase === 'write' }, components, predict);
     return scene === null || scene.over === null ? options : options.filter(({ how }) => how === 'continue');
   }

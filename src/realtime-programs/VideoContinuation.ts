@@ -47,6 +47,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
   readonly adapters: readonly AdapterOffer[];
   readonly keeping?: ContinuationKeeping;
   readonly speculation?: ContinuationDrafts;
+  readonly reduced?: (state: ContinuationState, reduced: boolean) => ContinuationState;
   readonly #model: ContinuationModel;
   readonly #transform: { readonly strength: number } | null;
   readonly #restoration: StoryRestoration;
@@ -73,6 +74,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     if (transform === null) this.keeping = new ContinuationKeeping(model);
     // What an incoming video comes to isn't known before it comes.
     if (transform === null) this.speculation = new ContinuationDrafts(model, this.#changes);
+    // Of what is made of an incoming video, fewer steps keep less of what was asked for: it has none to spare.
+    if (transform === null && model.reducedSteps !== null) this.reduced = (state, reduced) => ({ ...state, reduced });
     this.format = model.format;
     this.framesPerChunk = model.framesPerChunk;
     this.vocabulary = model.language.vocabulary;
@@ -97,6 +100,7 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
       chunk: 0,
       lineage: 0,
       seed,
+      reduced: false,
       frames: 0,
       opening,
       scene: null,
@@ -209,8 +213,8 @@ export class VideoContinuation implements RealtimeProgram<ContinuationState> {
     return this.#changes.returned(version, current, conditioningVersion, lineage);
   }
 
-  remakeMs(version: ContinuationState, predict: Predict): number | null {
-    return this.#changes.remakeMs(version, predict);
+  remakeMs(version: ContinuationState, current: ContinuationState, predict: Predict): number | null {
+    return this.#changes.remakeMs(version, current, predict);
   }
 
   revised(version: ContinuationState, current: ContinuationState): ContinuationState {

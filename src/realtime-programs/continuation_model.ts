@@ -127,6 +127,10 @@ export interface ContinuationModel {
   readonly framesPerChunk: number;
   /** Denoise steps of a chunk. */
   readonly steps: number;
+  /** Fewer, where there is no time for all; null: the model declares none. */
+  readonly reducedSteps: number | null;
+  /** The first chunk that shows a redirect is made in the reduced number; absent: in all. */
+  readonly previews?: boolean;
   readonly windowChunks: number;
   /** Lowest noise level, exclusive, at which a partly denoised chunk may still be steered; 1 = never. */
   readonly steerUntil: number;

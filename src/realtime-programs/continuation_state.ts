@@ -107,6 +107,8 @@ export interface ChunkInFlight {
 
 export interface ContinuationState extends ProgramState {
   readonly seed: number;
+  /** Chunks that begin now are made in the model's reduced number of steps. */
+  readonly reduced: boolean;
   /** Frames emitted in this story. */
   readonly frames: number;
   /** Null: the story starts from the bank, or is under way. */
@@ -146,10 +148,10 @@ export function blocksOf({ opening, scene, upcoming, start, video, sound, inFlig
   return blocks;
 }
 
-/** A state as a version keeps it: without what was being said, wished for or shown to it at the time. */
+/** A state as a version keeps it: without what was being said, wished for or shown to it at the time, and what the device had time for. */
 export function kept(state: ContinuationState): ContinuationState {
   const { incoming } = state;
-  return { ...state, incoming: incoming === null ? null : { ...incoming, waiting: null, encode: null }, talk: null, narration: null, upcoming: null };
+  return { ...state, incoming: incoming === null ? null : { ...incoming, waiting: null, encode: null }, talk: null, narration: null, upcoming: null, reduced: false };
 }
 
 /** Nothing follows from a step but the state. */

@@ -26,6 +26,8 @@ export interface StepRecord extends StepPlans {
   readonly speed: number;
   /** Null: the model as it is. */
   readonly adapter: AppliedAdapter | null;
+  /** Denoise steps of its chunk; absent: as the model declares. */
+  readonly steps?: number;
 }
 
 /** A frame as it went out. */
@@ -64,15 +66,15 @@ export const EMPTY_TAPE: ChunkTape = { write: null, steps: [], frames: [] };
 
 /** @param step of a turn whose memo is {@link StepPlans}. */
 export function stepRecord({ turn, conditioning }: Pick<CommittedStep, 'turn' | 'conditioning'>): StepRecord {
-  const { version, actionSequence, steer, speed, adapter = null } = conditioning;
+  const { version, actionSequence, steer, speed, adapter = null, steps } = conditioning;
   const { plan, mix } = turn.memo as StepPlans;
-  return { lineage: turn.lineage, conditioningVersion: version, actionSequence, steer, speed, plan, ...(mix === undefined ? {} : { mix }), adapter };
+  return { lineage: turn.lineage, conditioningVersion: version, actionSequence, steer, speed, plan, ...(mix === undefined ? {} : { mix }), adapter, ...(steps === undefined ? {} : { steps }) };
 }
 
 /** The same step's conditioning, once its plans have been encoded again. */
-export function conditioningOf({ conditioningVersion, actionSequence, steer, speed, plan, mix, adapter }: StepRecord, encoded: (plan: ScenePlan) => PromptBlocks): Conditioning {
+export function conditioningOf({ conditioningVersion, actionSequence, steer, speed, plan, mix, adapter, steps }: StepRecord, encoded: (plan: ScenePlan) => PromptBlocks): Conditioning {
   const shares = mix === undefined ? {} : { mix: mix.map((share) => ({ prompt: encoded(share.plan), weight: share.weight })) };
-  return { version: conditioningVersion, actionSequence, steer, speed, prompt: encoded(plan), ...shares, adapter };
+  return { version: conditioningVersion, actionSequence, steer, speed, prompt: encoded(plan), ...shares, adapter, ...(steps === undefined ? {} : { steps }) };
 }
 
 /** Plans that are to be encoded for a step, or for a scene. */

@@ -29,6 +29,7 @@ export function continuationModel(spec: ContinuationSource, kernels: Kernels, la
     format: spec.format,
     framesPerChunk: spec.framesPerChunk,
     steps: video!.denoise!.steps,
+    reducedSteps: video!.denoise!.reducedSteps ?? null,
     windowChunks: video!.denoise!.windowChunks,
     steerUntil: video!.preemption.steerUntil ?? 1,
     loops,

@@ -7,10 +7,12 @@ import { createKernels } from '../engine/model/kernels/create_kernels.ts';
 import { PromptProcessor } from '../engine/model/processors/PromptProcessor.ts';
 import type { DeploymentSpec } from '../engine/model/spec/deployment_spec.ts';
 import { loadModelSpec } from '../engine/model/spec/load_model_spec.ts';
+import { languageDigest } from '../engine/model/spec/replaceable_weights.ts';
 import { hashParallelPlan, parallelPlan } from '../engine/parallel/ParallelPlan.ts';
 import { EngineCore } from '../engine/runtime/EngineCore.ts';
 import type { EngineOptions } from '../engine/runtime/engine_options.ts';
 import { OnnxWorker } from '../engine/workers/OnnxWorker.ts';
+import { weightsReplacement } from '../engine/workers/weights_replacement.ts';
 import { monotonicClock } from '../observe/clock.ts';
 import { createLogger } from '../observe/log.ts';
 import { ERRORS, type ErrorBody } from '../protocol/errors.ts';
@@ -25,6 +27,8 @@ export interface EngineThreadData {
   readonly modelDir: string;
   /** Number of devices and programs as the model's `deployment.yaml` says; `engine` overrides scheduling numbers. */
   readonly deployment: Partial<Pick<DeploymentSpec, 'devices' | 'programs'>> & { readonly engine?: Partial<EngineOptions> };
+  /** The first chunk that shows a redirect is made in the model's reduced number of steps, where it declares one. */
+  readonly redirectPreview?: boolean;
   readonly mediaPort: MessagePort;
   /** To the storage thread; null: nothing is kept. */
   readonly storagePort?: MessagePort | null;
@@ -32,7 +36,7 @@ export interface EngineThreadData {
   readonly logLevel?: string;
 }
 
-const { modelDir, deployment, mediaPort, storagePort = null, testMode, logLevel = 'info' } = workerData as EngineThreadData;
+const { modelDir, deployment, redirectPreview = false, mediaPort, storagePort = null, testMode, logLevel = 'info' } = workerData as EngineThreadData;
 const control = parentPort;
 if (control === null) throw new TypeError('engine_thread is the entry of a worker thread');
 const logger = createLogger({ level: logLevel, name: 'segue-engine' });
@@ -75,7 +79,7 @@ async function start(): Promise<EngineCore> {
   for (let index = 0; index < devices; index++) workers.push(new OnnxWorker({ id: `executor-${index}`, logger, testMode }));
   const loaded = await Promise.all(workers.map(async (worker) => ({ worker, loaded: await worker.loadModel(modelDir) })));
   const kernels = createKernels(spec);
-  const model = continuationModel(spec, kernels, driveLanguage(PromptProcessor.load(spec)));
+  const model = { ...continuationModel(spec, kernels, driveLanguage(PromptProcessor.load(spec))), previews: redirectPreview };
   return new EngineCore({
     clock: monotonicClock,
     workers: loaded,
@@ -84,6 +88,7 @@ async function start(): Promise<EngineCore> {
     components: Object.keys(spec.components),
     identity: { precision: spec.variant.precision, parallelPlanHash: hashParallelPlan(parallelPlan({ replica: devices }, 1)) },
     ...(deployment.engine === undefined ? {} : { options: deployment.engine }),
+    prepareWeights: weightsReplacement({ modelDir, serving: { spec, language: languageDigest(spec) }, workers }),
     toControl,
     toMedia,
     ...(storagePort === null ? {} : { toStorage: (message, transfer) => storagePort.postMessage(message, [...transfer]) }),

@@ -10,6 +10,8 @@ export interface KeptFrame {
   readonly epoch: number;
   /** Null in files of before it was kept. */
   readonly origin: ChunkOrigin | null;
+  /** Of its own; null likewise. */
+  readonly weightsVersion: string | null;
   readonly conditioningVersion: number;
   readonly lineage: number;
   readonly seeded: boolean;
@@ -47,6 +49,7 @@ export function keptFrame(chunk: KeptChunk, frame: number): KeptFrame {
     frameInChunk: frame,
     epoch: data.origin?.epochs[frame] ?? chunk.epoch,
     origin: data.origin ?? null,
+    weightsVersion: data.origin?.frameWeights?.[frame] ?? data.origin?.weightsVersion ?? null,
     conditioningVersion,
     lineage,
     seeded,

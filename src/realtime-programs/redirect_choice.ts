@@ -6,6 +6,7 @@ export type ChangeHow = 'restart' | 'steer' | 'continue';
 /** Where the chunk in flight stands when a new scene is ready. */
 export interface ChunkProgress {
   readonly stepsDone: number;
+  readonly stepsLeft: number;
   /** 1 = pure noise, 0 = clean. */
   readonly noise: number;
   /** Start frames: not generated, so they can't be generated again. */
@@ -19,6 +20,7 @@ export interface ChoiceQuestion {
   /** The request fenced: everything generated but unseen is gone already, so a chunk in flight directly follows what was seen. */
   readonly fenced: boolean;
   readonly chunk: ChunkProgress | null;
+  /** Denoise steps of the first chunk that is made under the new scene. */
   readonly steps: number;
   readonly steerUntil: number;
   /** Keys and values of the chunk before are still to be written. */
@@ -45,11 +47,11 @@ export function changeOptions({ fenced, chunk, steps, steerUntil, writePending }
   const wholeChunk = steps * denoise + frame;
   const options: ChangeOption[] = [];
   if (chunk !== null && !chunk.seeded && !chunk.ready && chunk.stepsDone > 0 && chunk.noise > steerUntil) {
-    options.push({ how: 'steer', predictedMs: (steps - chunk.stepsDone) * denoise + frame });
+    options.push({ how: 'steer', predictedMs: chunk.stepsLeft * denoise + frame });
   }
   if (fenced && chunk?.seeded !== true) options.push({ how: 'restart', predictedMs: write + wholeChunk });
   if (!fenced || chunk?.seeded === true) {
-    const current = chunk === null ? write : (chunk.ready ? 0 : (steps - chunk.stepsDone) * denoise) + chunk.framesLeft * frame + predict(components.write);
+    const current = chunk === null ? write : (chunk.ready ? 0 : chunk.stepsLeft * denoise) + chunk.framesLeft * frame + predict(components.write);
     options.push({ how: 'continue', predictedMs: current + wholeChunk });
   }
   return options.sort((a, b) => a.predictedMs - b.predictedMs);

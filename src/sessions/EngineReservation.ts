@@ -1,7 +1,8 @@
 import type { Timer } from '../observe/clock.ts';
 import { SegueError } from '../protocol/errors.ts';
+import type { MediaTime90k } from '../streams/media_time.ts';
 import type { InjectedFault, SessionChannels } from '../streams/messages.ts';
-import type { SessionOptions } from './session_options.ts';
+import type { SessionFork, SessionOptions } from './session_options.ts';
 
 /** Engine's answer to `session.open`. */
 const OPEN_WATCHDOG_MS = 5_000;
@@ -35,7 +36,7 @@ export class EngineReservation {
   request(): void {
     const { engine, clock, id, card, program, seed, prompt, image, adapter = null, plan = null, replay, transform, tenant, channels, onLost, returning, forked = null } = this.#options;
     this.#held = true;
-    const kept = returning !== null && returning.story.chunks.length > 0 ? { story: returning.story } : forked === null ? {} : { lineage: forked.lineage, ...(forked.story === undefined ? { fork: { from: forked.from, to90k: forked.to90k } } : forked.story === null ? {} : { story: forked.story }) };
+    const kept = returning !== null ? { story: returning.story } : forked === null ? {} : pastOf(forked);
     this.#openTimer = clock.schedule(clock.now() + OPEN_WATCHDOG_MS, () => onLost(new SegueError('timed_out', 'the engine did not answer')));
     if (!engine.send({ type: 'session.open', sessionId: id, model: card.modelId, program, seed, prompt, image, adapter, ...(plan === null ? {} : { plan }), ...(transform?.strength === undefined ? {} : { strength: transform.strength }), ...(replay === undefined ? {} : { replay }), tenant, channels, ...kept })) onLost(new SegueError('engine_unavailable', 'the engine is gone'));
   }
@@ -64,9 +65,9 @@ export class EngineReservation {
   }
 
   /** Gives it back; resolves when the engine says so, or after its watchdog. */
-  async release(): Promise<void> {
+  async release(presented90k: MediaTime90k): Promise<void> {
     const { engine, clock, log, id } = this.#options;
-    if (!engine.send({ type: 'session.close', sessionId: id })) {
+    if (!engine.send({ type: 'session.close', sessionId: id, presented90k })) {
       this.#held = false;
       return;
     }
@@ -78,4 +79,10 @@ export class EngineReservation {
     this.#held = false;
     watchdog.cancel();
   }
+}
+
+/** Branches of the one whose past it was are not its own: what it has is a copy of the story in force. */
+function pastOf({ lineage, story, from, to90k }: SessionFork) {
+  if (story === undefined) return { lineage, fork: { from, to90k } };
+  return story === null ? { lineage } : { lineage, story: { fingerprint: story.fingerprint, chunks: story.chunks, snapshot: story.snapshot } };
 }

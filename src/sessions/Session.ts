@@ -1,5 +1,6 @@
 import type { SessionRequest } from '../protocol/channel.ts';
 import type { Logger } from '../observe/log.ts';
+import type { Degraded } from '../protocol/degraded.ts';
 import { SegueError } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import type { SessionStateName, SessionView } from '../protocol/rest.ts';
@@ -11,6 +12,8 @@ import { EngineReservation } from './EngineReservation.ts';
 import { IdleWatch } from './IdleWatch.ts';
 import { SessionActivity } from './SessionActivity.ts';
 import type { Role } from './ports.ts';
+import { ReplayGaps } from './ReplayGaps.ts';
+import { createId } from './session_ids.ts';
 import { PromptMemory } from './PromptMemory.ts';
 import type { RequestAnswer } from './RequestLedger.ts';
 import type { WaitUntil } from './RequestWaiters.ts';
@@ -57,6 +60,7 @@ export class Session {
   readonly #idle: IdleWatch;
   readonly #budget: SessionBudget;
   readonly #activity: SessionActivity;
+  readonly #gaps: ReplayGaps;
   readonly #keeper: SessionKeeper | null;
   /** What is committed is told by the storage. */
   #storyKept = false;
@@ -165,6 +169,19 @@ export class Session {
       keeper,
     });
     this.#story = new SessionStory({ sessionId: id, engine: options.engine, archive, status: this.#status, position: this.#position, memory: this.memory, connections: this.#connections, conversation: this.#conversation, events: this.events, report: this.#report });
+    this.#gaps = new ReplayGaps({
+      clock,
+      gaps: options.replay?.gaps ?? [],
+      flows: () => this.state === 'active' && !this.#flow.interrupted,
+      tell: ({ from90k, to90k }) => {
+        this.#connections.broadcast('state', { type: 'replay.gap', from90k, to90k });
+        this.events.append('replay.gap', { from90k, to90k });
+      },
+      goTo: async (media90k) => {
+        const answer = await this.#conversation.request({ type: 'rewind', id: createId('req'), media90k }, 'settled');
+        if (answer.type === 'error') throw SegueError.from(answer.error);
+      },
+    });
     if (returning !== null) this.#conversation.restore(returning.from);
     // Whoever closes a session that nobody waits to open must not cause an unhandled rejection.
     this.#opened.promise.catch(() => undefined);
@@ -203,9 +220,9 @@ export class Session {
     return [this.#channels.video.buffer, this.#channels.audio.buffer];
   }
 
-  /** Rungs that it goes down the degrade ladder, 0: none. */
-  get degradeLevel(): number {
-    return this.#report.degraded?.level ?? 0;
+  /** What it goes without, on the degrade ladder; null: nothing. */
+  get degraded(): Degraded | null {
+    return this.#report.degraded;
   }
 
   /** Where the story stands: what is presented. */
@@ -219,9 +236,9 @@ export class Session {
 
   /** What another session that goes on with this one's past is made like. */
   get origin() {
-    const { program, seed, prompt, image, adapter = null, plan = null, tenant, stamp, voice, endsOnLeave, limits } = this.#options;
+    const { program, seed, prompt, image, adapter = null, plan = null, transform = null, tenant, stamp, voice, endsOnLeave, limits } = this.#options;
     const { idleMs, orphanMs, budget } = limits;
-    return { program, seed, prompt, image, adapter, plan, tenant, stamp, voice, endsOnLeave, limits: { idleMs, orphanMs, ...budget } };
+    return { program, seed, prompt, image, adapter, plan, transform, tenant, stamp, voice, endsOnLeave, limits: { idleMs, orphanMs, ...budget } };
   }
 
   /** Resolves when something of its story is on disk, where it is kept, and after a second in any case. */
@@ -260,7 +277,8 @@ export class Session {
       case 'request.applied':
       case 'request.superseded':
       case 'request.failed':
-        return this.#conversation.onAnswer(message);
+        this.#conversation.onAnswer(message);
+        return this.#gaps.check();
       case 'request.completed':
       case 'hold.expired':
         return this.#conversation.onNotice(message);
@@ -316,6 +334,7 @@ export class Session {
         if (message.epoch !== this.words.epoch || this.#status.ending) return;
         this.#position.report(message.sent90k, message.presented90k);
         this.memory.present(message.presented90k);
+        this.#gaps.moved(message.sent90k, message.presented90k);
         return this.#report.tellPosition();
       case 'media.usage':
         return this.#budget.report({ sentBytes: message.sentBytes });
@@ -439,6 +458,7 @@ export class Session {
     this.#flow.close();
     this.#idle.close();
     this.#budget.close();
+    this.#gaps.close();
     this.#activity.refresh();
     this.#activity.close();
     this.#opened.reject(cause);
@@ -446,7 +466,7 @@ export class Session {
     this.#connections.stopAccepting(reason);
     // From here on nobody commits, sends or accepts anything for this session, whatever is still on its way.
     this.words.markClosed();
-    if (wasOpen) await this.#reservation.release();
+    if (wasOpen) await this.#reservation.release(this.#position.presented90k);
     if (failed) this.#connections.broadcast('control', { type: 'error', error: cause.toBody() });
     this.#connections.broadcast('control', { type: 'closed', reason, ...(error ? { code: error.code } : {}) });
     const sent = media.send({ type: 'session.close', sessionId: this.id, reason });
@@ -462,7 +482,7 @@ export class Session {
     const { id, program, seed, prompt, image, plan = null, tenant, stamp, voice, endsOnLeave, limits, archive, forked = null } = this.#options;
     if (archive === null || this.#keeper === null) return;
     const options: KeptOptions = { tenant, stamp, voice, endsOnLeave, idleMs: limits.idleMs, orphanMs: limits.orphanMs, budget: finite(limits.budget), ...(plan === null ? {} : { plan }) };
-    this.#keeper.created({ sessionId: id, createdAt: this.#report.createdAt, program, seed, prompt, image, fingerprint: archive.fingerprint, options: JSON.stringify(options) });
+    this.#keeper.created({ sessionId: id, createdAt: this.#report.createdAt, program, seed, prompt, image, fingerprint: archive.fingerprint(), options: JSON.stringify(options), ...(forked === null ? {} : { lineage: forked.lineage }) });
     // Of a live one the engine sees to it: what it has sent on its way to the disk comes first.
     if (forked?.story != null) archive.write({ type: 'fork', sessionId: id, from: forked.from, branch: forked.story.branch ?? 0, throughChunk: forked.story.chunks.at(-1)!.chunk });
   }
@@ -482,12 +502,12 @@ export class Session {
     if (this.state !== 'waiting') return;
     const { media, stamp, voice, transform = null, card, returning } = this.#options;
     this.#reservation.settle();
-    const more = { ...(transform === null ? {} : { takesVideo: { framesPerChunk: card.framesPerChunk } }), ...(returning === null || returning.from.flow === 'running' ? {} : { stopped: true }) };
+    const { forked = null } = this.#options;
+    if (forked !== null) this.#position.restore(at90k, 0);
+    const more = { from90k: this.#position.presented90k, ...(transform === null ? {} : { takesVideo: { framesPerChunk: card.framesPerChunk } }), ...(returning === null || returning.from.flow === 'running' ? {} : { stopped: true }) };
     if (!media.send({ type: 'session.open', sessionId: this.id, channels: this.#channels, format, stamp, voice, ...more })) return void this.fail(new SegueError('engine_unavailable', 'the media thread is gone'));
     this.#status.move('opened');
-    const { forked = null } = this.#options;
     if (forked !== null) {
-      this.#position.restore(at90k, 0);
       this.memory.adopt(forked.turnsAt(at90k));
       this.events.append('session.forked', { from: forked.from, media90k: at90k, exact });
       this.#conversation.sayAgain();

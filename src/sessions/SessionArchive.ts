@@ -16,7 +16,8 @@ export interface SessionArchiveOptions {
   readonly clock: Clock;
   readonly log: Logger;
   /** Of this server: sessions that are written now are of it. */
-  readonly fingerprint: StoryFingerprint;
+  /** Of what is made now. */
+  readonly fingerprint: () => StoryFingerprint;
   /** Chunks that a story's window holds: how many are read back at least. */
   readonly windowChunks: number;
 }
@@ -31,7 +32,7 @@ interface Question {
 
 /** The control side's way to the storage thread: what sessions write, how far they are on disk, and what is read back of them. */
 export class SessionArchive {
-  readonly fingerprint: StoryFingerprint;
+  readonly fingerprint: () => StoryFingerprint;
   readonly #options: SessionArchiveOptions;
   readonly #writes = new OutstandingWrites();
   readonly #keepers = new Map<string, SessionKeeper>();
@@ -158,7 +159,7 @@ export class SessionArchive {
     return answer;
   }
 
-  /** What is kept of a story between two moments, from the first chunk that lies there and without a gap; null: nothing. Rejects as {@link load}. */
+  /** What is kept of a story between two moments, from the first chunk that lies there to the last; null: nothing. Rejects as {@link load}. */
   async range(sessionId: string, from90k: MediaTime90k, to90k: MediaTime90k): Promise<Omit<KeptRange, 'sessionId'> | null> {
     const answer = await this.#ask((request) => ({ type: 'range.of', request, sessionId, from90k, to90k }));
     return answer.type === 'range.read' ? answer.range : null;

@@ -152,7 +152,7 @@ export class SessionConversation {
       clock: this.#clock,
       prompts,
       adapters: card.adapters ?? [],
-      plays: this.#options.replay !== undefined,
+      plays: this.#options.replay ?? null,
       sessionId: id,
       get epoch() {
         return words.epoch;

@@ -40,7 +40,8 @@ export class SessionForks {
     try {
       return await open({ ...origin, forked });
     } catch (error) {
-      if (!(error instanceof SegueError) || error.code !== 'not_kept' || this.#parts.archive === null) throw error;
+      // What is made of an incoming video is in memory only.
+      if (!(error instanceof SegueError) || error.code !== 'not_kept' || this.#parts.archive === null || origin.transform !== null) throw error;
       return open({ ...origin, forked: { ...forked, story: await this.#parts.archive.story(id, to90k, true) } });
     }
   }
@@ -67,6 +68,7 @@ export class SessionForks {
       image: image instanceof SharedArrayBuffer ? image : null,
       adapter: null,
       plan,
+      transform: null,
       tenant,
       stamp,
       voice,

@@ -17,6 +17,7 @@ import { DormantSessions } from './DormantSessions.ts';
 import { liveMemory, memoryView, seedOf } from './memory_changes.ts';
 import { BLANK_TURN } from './memory_turn.ts';
 import type { EnginePort, MediaPort, PromptReader, Role } from './ports.ts';
+import { ServedWeights } from './ServedWeights.ts';
 import { PresentedFrames } from './PresentedFrames.ts';
 import { Session } from './Session.ts';
 import type { SessionArchive } from './SessionArchive.ts';
@@ -90,6 +91,7 @@ export const MAX_ENDED = 128;
 export class SessionRegistry {
   readonly queue: AdmissionQueue;
   readonly frames: PresentedFrames;
+  readonly weights: ServedWeights;
   readonly #options: RegistryOptions;
   readonly #sessions = new Map<string, Session>();
   readonly #ended = new Map<string, EndedSession>();
@@ -112,6 +114,7 @@ export class SessionRegistry {
     this.#dormant = new DormantSessions({ clock, resumeMs, modelId: card.modelId, expired: (sessionId) => void this.#archive?.write({ type: 'ended', sessionId, reason: 'nobody came back to it after a restart' }) });
     this.queue = new AdmissionQueue(options.clock, options.maxWaiting);
     const { engine, prompts } = options;
+    this.weights = new ServedWeights({ engine, clock, card });
     this.frames = new PresentedFrames({ engine, archive: this.#archive, clock, card, prompts, source: (id) => this.#sourceOf(id), session: (id) => ({ ...this.view(id), presented90k: this.#sessions.get(id)?.presented90k ?? null, branch: this.#sessions.get(id)?.branch ?? null }) });
   }
 
@@ -189,7 +192,7 @@ export class SessionRegistry {
   }
 
   /**
-   * What of a session can be played again: within the limits asked for, without a gap, and presented. Rejects with not_kept, session_not_found, timed_out.
+   * What of a session can be played again: within the limits asked for, and presented. Rejects with not_kept, session_not_found, timed_out.
    */
   async shareable(id: string, { from90k = 0, to90k = Infinity }: { readonly from90k?: number | undefined; readonly to90k?: number | undefined } = {}): Promise<KeptRange> {
     const live = this.#sessions.get(id);
@@ -313,6 +316,7 @@ export class SessionRegistry {
     if (message.type === 'trace') {
       for (const event of message.events) if (event.sessionId !== undefined) this.#traces.get(event.sessionId)?.push(event);
     } else if (message.type === 'frame.found' || message.type === 'frame.decoded') this.frames.receive(message);
+    else if (message.type === 'model.reloaded') this.weights.receive(message);
     else if ('sessionId' in message) this.#sessions.get(message.sessionId)?.onEngine(message);
   }
 

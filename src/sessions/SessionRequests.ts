@@ -5,6 +5,7 @@ import { parseChannelMessage } from '../protocol/channel_parser.ts';
 import { SegueError, type ErrorBody } from '../protocol/errors.ts';
 import type { PromptWarning } from '../protocol/prompt_warning.ts';
 import { adapterWish, type AdapterOffer } from '../protocol/session_adapter.ts';
+import { shownFrom, type KeptRange } from '../streams/kept_range.ts';
 import type { EngineRequest, EngineToControl, MediaToControl } from '../streams/messages.ts';
 import type { PromptReader } from './ports.ts';
 import { isSceneKind, outlivesProcess, RequestLedger, requestKind, supersedes, type LedgerEntry, type RequestAnswer } from './RequestLedger.ts';
@@ -26,7 +27,7 @@ export interface RequestHost {
   readonly clock: Clock;
   readonly prompts: PromptReader;
   /** It plays what was: nothing of it can be changed, and a rewind goes to any moment of it. */
-  readonly plays: boolean;
+  readonly plays: KeptRange | null;
   /** Adapters that the model has. */
   readonly adapters: readonly AdapterOffer[];
   /** The epoch word. */
@@ -194,7 +195,7 @@ export class SessionRequests {
   }
 
   #unplayable(request: SessionRequest): SegueError | null {
-    return this.#host.plays && (asksForScene(request) || request.type === 'fork') ? new SegueError('conflict', 'a replay shows what was: there is nothing to ask of it') : null;
+    return this.#host.plays !== null && (asksForScene(request) || request.type === 'fork') ? new SegueError('conflict', 'a replay shows what was: there is nothing to ask of it') : null;
   }
 
   /** What of a prompt has no effect. Throws prompt_not_understood, plan_not_usable, adapter_not_usable. */
@@ -224,7 +225,8 @@ export class SessionRequests {
   }
 
   #engineRequest(request: SessionRequest, presented90k: number): EngineRequestBody {
-    if (this.#host.plays && request.type === 'rewind') return { request: 'rewind', to90k: request.media90k, exact: false, presented90k };
+    const { plays } = this.#host;
+    if (plays !== null && request.type === 'rewind') return { request: 'rewind', to90k: shownFrom(plays, request.media90k), exact: false, presented90k };
     return engineRequest(request, this.#host.adapters, presented90k);
   }
 

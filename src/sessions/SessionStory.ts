@@ -45,9 +45,9 @@ export class SessionStory {
   }
 
   /** Everything that was shown after it is part of another branch. */
-  onRewound({ requestId: re, epoch, media90k, presented90k, branch }: Extract<EngineToControl, { type: 'session.rewound' }>): void {
+  onRewound({ requestId: re, epoch, media90k, presented90k, branch, whole90k }: Extract<EngineToControl, { type: 'session.rewound' }>): void {
     const { position, memory, connections, conversation, events, report } = this.#parts;
-    position.returnTo(media90k, branch);
+    position.returnTo(media90k, branch, whole90k);
     memory.goBack(media90k, epoch);
     const notice = { re, epoch, media90k, presented90k, branch };
     connections.broadcast('state', { type: 'session.rewound', ...notice });

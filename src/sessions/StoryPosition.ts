@@ -43,10 +43,10 @@ export class StoryPosition {
     this.#presented90k = presented90k;
   }
 
-  /** The story goes on from there as another branch: committed goes back with it. */
-  returnTo(at90k: MediaTime90k, branch: number): void {
+  /** The story goes on from there as another branch: committed goes back with it, to `whole90k` at most. */
+  returnTo(at90k: MediaTime90k, branch: number, whole90k: MediaTime90k): void {
     this.#sent90k = this.#presented90k = this.#end90k = at90k;
-    this.#committed90k = Math.min(this.#committed90k, at90k);
+    this.#committed90k = Math.min(this.#committed90k, whole90k);
     this.#branch = branch;
   }
 

@@ -53,7 +53,7 @@ export class Retention {
 
   /** The oldest branch's chunks that are no part of the story in force; null where there are none. */
   #left(sessionId: string, path: readonly PathSegment[], branches: readonly number[]): Stretch[] | null {
-    const count = this.#database.prepare('SELECT count(*) AS count FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ?');
+    const count = this.#database.prepare('SELECT (SELECT count(*) FROM chunks WHERE session = ?1 AND branch = ?2 AND chunk BETWEEN ?3 AND ?4) + (SELECT count(*) FROM parts WHERE session = ?1 AND branch = ?2 AND chunk BETWEEN ?3 AND ?4) AS count');
     for (const branch of branches) {
       const part = path.find((segment) => segment.branch === branch);
       const from = part === undefined ? 0 : part.below;
@@ -78,11 +78,11 @@ export class Retention {
     try {
       let freed = 0;
       for (const { branch, from, to } of stretches) {
-        for (const table of ['chunks', 'snapshots']) {
+        for (const table of ['chunks', 'parts', 'snapshots']) {
           freed += (this.#database.prepare(`SELECT coalesce(sum(bytes), 0) AS bytes FROM ${table} WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ?`).get(sessionId, branch, from, to) as { bytes: number }).bytes;
           this.#database.prepare(`DELETE FROM ${table} WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ?`).run(sessionId, branch, from, to);
         }
-        for (const owner of ['chunk', 'snapshot']) this.#database.prepare('DELETE FROM tensors WHERE session = ? AND owner = ? AND branch = ? AND chunk BETWEEN ? AND ?').run(sessionId, owner, branch, from, to);
+        for (const owner of ['chunk', 'part', 'snapshot']) this.#database.prepare('DELETE FROM tensors WHERE session = ? AND owner = ? AND branch = ? AND chunk BETWEEN ? AND ?').run(sessionId, owner, branch, from, to);
       }
       this.#database.prepare('UPDATE sessions SET bytes = bytes - ? WHERE id = ?').run(freed, sessionId);
       this.#database.exec('COMMIT');

@@ -21,12 +21,13 @@ const QUERIES = {
   requests: 'SELECT * FROM requests WHERE session = ? ORDER BY ordinal DESC LIMIT ?',
   turns: 'SELECT ordinal, turn FROM turns WHERE session = ? ORDER BY ordinal DESC LIMIT ?',
   spans: 'SELECT chunk, start_90k, end_90k FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND end_90k > ? AND start_90k < ? ORDER BY chunk',
-  branches: 'SELECT branch, parent, from_chunk AS fromChunk, from_90k AS from90k, left_90k AS left90k, request AS requestId, epoch FROM branches WHERE session = ? ORDER BY branch',
-  inForce: 'SELECT branch, fingerprint FROM sessions WHERE id = ?',
+  branches: 'SELECT branch, parent, from_chunk AS fromChunk, from_90k AS from90k, left_90k AS left90k, request AS requestId, epoch, lineage FROM branches WHERE session = ? ORDER BY branch',
+  inForce: 'SELECT branch, fingerprint, lineage FROM sessions WHERE id = ?',
   last: 'SELECT max(chunk) AS chunk FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ?',
   lastBefore: 'SELECT max(chunk) AS chunk FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND end_90k <= ?',
   chunkAt: 'SELECT * FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND start_90k <= ? AND end_90k > ? ORDER BY chunk DESC LIMIT 1',
-  versions: `SELECT start_90k, end_90k, json_extract(data, '$.origin.weightsVersion') AS weights, json_extract(data, '$.steps[#-1].adapter') AS adapter
+  partAt: 'SELECT * FROM parts WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? AND start_90k <= ? AND end_90k > ? ORDER BY chunk DESC LIMIT 1',
+  versions: `SELECT chunk, start_90k, end_90k, json_extract(data, '$.origin.weightsVersion') AS weights, json_extract(data, '$.steps[#-1].adapter') AS adapter
     FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? ORDER BY chunk`,
   span: 'SELECT start_90k AS start90k, end_90k AS end90k FROM chunks WHERE session = ? AND branch = ? AND chunk = ?',
   chunks: 'SELECT * FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ? ORDER BY chunk',
@@ -55,22 +56,25 @@ export class SessionReader {
     return row === undefined ? null : headOf(row);
   }
 
-  /** The chunk of a branch's story in which a media time lies; null where it isn't kept. @param branch by default the one in force. */
+  /** The chunk of a branch's story in which a media time lies, as far as it was seen where it never became whole; null where it isn't kept. @param branch by default the one in force. */
   chunkAt(sessionId: string, media90k: MediaTime90k, branch = this.#inForce(sessionId)): { readonly branch: number; readonly chunk: KeptChunk } | null {
     for (const segment of this.#segments(sessionId, branch).reverse()) {
       const row = this.#queries.chunkAt.get(sessionId, segment.branch, segment.from, segment.to, media90k, media90k) as Row | undefined;
       if (row !== undefined) return { branch: segment.branch, chunk: this.#chunk(sessionId, row) };
+      const part = this.#queries.partAt.get(sessionId, segment.branch, segment.from, segment.to, media90k, media90k) as Row | undefined;
+      if (part !== undefined) return { branch: segment.branch, chunk: this.#chunk(sessionId, part, 'part') };
     }
     return null;
   }
 
-  /** Of the story in force: from the first chunk that reaches into a stretch of time, as far as there is no gap; null where there is none. */
+  /** Of the story in force: from the first chunk that reaches into a stretch of time to the last one, with the gaps between them; null where there is none. */
   range(sessionId: string, from90k: MediaTime90k, to90k: MediaTime90k): Omit<KeptRange, 'sessionId'> | null {
     const below90k = Math.min(to90k, Number.MAX_SAFE_INTEGER);
     const rows = this.#segments(sessionId).flatMap(({ branch, from, to }) => this.#queries.spans.all(sessionId, branch, from, to, from90k, below90k) as { chunk: number; start_90k: number; end_90k: number }[]);
-    const gap = rows.findIndex(({ chunk, start_90k: start90k }, index) => index > 0 && (chunk !== rows[index - 1]!.chunk + 1 || start90k !== rows[index - 1]!.end_90k));
-    const [first, last] = [rows[0], rows[gap < 0 ? rows.length - 1 : gap - 1]];
-    return first === undefined || last === undefined ? null : { chunk: first.chunk, from90k: first.start_90k, to90k: Math.min(last.end_90k, to90k) };
+    const [first, last] = [rows[0], rows.at(-1)];
+    if (first === undefined || last === undefined) return null;
+    const gaps = rows.slice(1).flatMap(({ start_90k: start90k }, index) => (start90k > rows[index]!.end_90k ? [{ from90k: rows[index]!.end_90k, to90k: start90k }] : []));
+    return { chunk: first.chunk, from90k: first.start_90k, to90k: Math.min(last.end_90k, to90k), ...(gaps.length === 0 ? {} : { gaps }) };
   }
 
   /** What the story in force was made with, in stretches, oldest first. Chunks of before it was written down are of the session's own weights. */
@@ -85,6 +89,19 @@ export class SessionReader {
       const last = spans.at(-1);
       if (last !== undefined && last.weightsVersion === weightsVersion && isDeepStrictEqual(last.adapterVersions, adapterVersions)) spans[spans.length - 1] = { ...last, to90k };
       else spans.push({ from90k, to90k, weightsVersion, adapterVersions });
+    }
+    return spans;
+  }
+
+  /** Weights by chunk, in stretches, oldest first; of a branch, by default the one in force. Chunks of before it was written down are of the session's own. */
+  chunkWeights(sessionId: string, branch?: number): { from: number; to: number; readonly weightsVersion: string }[] {
+    const { weightsVersion: own = '' } = this.head(sessionId)?.fingerprint ?? {};
+    const spans: { from: number; to: number; readonly weightsVersion: string }[] = [];
+    for (const row of this.#segments(sessionId, branch).flatMap((segment) => this.#queries.versions.all(sessionId, segment.branch, segment.from, segment.to) as Row[])) {
+      const [chunk, weightsVersion] = [row['chunk'] as number, (row['weights'] as string | null) ?? own];
+      const last = spans.at(-1);
+      if (last !== undefined && last.weightsVersion === weightsVersion) last.to = chunk;
+      else spans.push({ from: chunk, to: chunk, weightsVersion });
     }
     return spans;
   }
@@ -135,7 +152,7 @@ export class SessionReader {
 
   /** Oldest first, without the first one, which leaves no other. */
   branches(sessionId: string): KeptBranch[] {
-    return (this.#queries.branches.all(sessionId) as unknown as KeptBranch[]).map((branch) => ({ ...branch }));
+    return (this.#queries.branches.all(sessionId) as (Omit<KeptBranch, 'lineage'> & { readonly lineage: number | null })[]).map(({ lineage, ...branch }) => ({ ...branch, ...(lineage === null ? {} : { lineage }) }));
   }
 
   /**
@@ -220,7 +237,9 @@ export class SessionReader {
 
   #story(sessionId: string, branch: number, windowChunks: number, through: number): Omit<KeptStory, 'fingerprint'> {
     const path = this.#path(sessionId, branch);
-    const all = { branch, branches: Math.max(0, ...this.branches(sessionId).map((known) => known.branch)) + 1 };
+    const known = this.branches(sessionId);
+    const lineage = branch === 0 ? (this.#queries.inForce.get(sessionId) as { lineage: number | null }).lineage : (known.find((of) => of.branch === branch)?.lineage ?? null);
+    const all = { branch, branches: Math.max(0, ...known.map((of) => of.branch)) + 1, ...(lineage === null ? {} : { lineage }) };
     const last = through === Infinity ? (this.#last(sessionId, path, Infinity)?.chunk ?? null) : through;
     if (last === null) return { chunks: [], snapshot: null, ...all };
     const head = this.#snapshotHead(sessionId, path, last);
@@ -229,7 +248,7 @@ export class SessionReader {
     return { chunks, snapshot: leadsOn ? this.snapshot(sessionId, head.chunk, branch) : null, ...all };
   }
 
-  #chunk(sessionId: string, row: Row): KeptChunk {
+  #chunk(sessionId: string, row: Row, owner: 'chunk' | 'part' = 'chunk'): KeptChunk {
     const chunk = row['chunk'] as number;
     return {
       chunk,
@@ -238,11 +257,11 @@ export class SessionReader {
       epoch: row['epoch'] as number,
       conditioningVersion: row['conditioning_version'] as number,
       data: row['data'] as string,
-      tensors: this.#tensors(sessionId, 'chunk', row['branch'] as number, chunk),
+      tensors: this.#tensors(sessionId, owner, row['branch'] as number, chunk),
     };
   }
 
-  #tensors(sessionId: string, owner: 'chunk' | 'snapshot', branch: number, chunk: number): KeptTensor[] {
+  #tensors(sessionId: string, owner: 'chunk' | 'part' | 'snapshot', branch: number, chunk: number): KeptTensor[] {
     return (this.#queries.tensors.all(sessionId, owner, branch, chunk) as Row[]).map((row) => ({ name: row['name'] as string, dims: JSON.parse(row['dims'] as string) as number[], data: shared(row['data'] as Uint8Array) }));
   }
 }

@@ -1,10 +1,10 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import type { DurablePosition, KeptTensor, StorageWrite } from '../streams/storage_messages.ts';
+import type { DurablePosition, KeptBranch, KeptTensor, StorageWrite } from '../streams/storage_messages.ts';
 import { writeBytes, writtenFor } from '../streams/storage_messages.ts';
 import { clipped, storyPath } from './story_path.ts';
 
 const INSERTS = {
-  session: `INSERT INTO sessions (id, created_at, program, seed, prompt, image, fingerprint, options, touched_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+  session: `INSERT INTO sessions (id, created_at, program, seed, prompt, image, fingerprint, options, touched_ms, lineage) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET options = excluded.options, fingerprint = excluded.fingerprint, ended_at = NULL, reason = NULL`,
   event: 'INSERT OR REPLACE INTO events (session, sequence, type, at, data) VALUES (?, ?, ?, ?, ?)',
   request: `INSERT INTO requests (session, id, ordinal, kind, body, epoch, conditioning_version, answers, done)
@@ -13,16 +13,18 @@ const INSERTS = {
   turn: 'INSERT OR REPLACE INTO turns (session, ordinal, turn) VALUES (?, ?, ?)',
   dropTurn: 'DELETE FROM turns WHERE session = ? AND ordinal = ?',
   chunk: 'INSERT OR REPLACE INTO chunks (session, branch, chunk, start_90k, end_90k, epoch, conditioning_version, data, bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
+  part: 'INSERT OR REPLACE INTO parts (session, branch, chunk, start_90k, end_90k, epoch, conditioning_version, data, bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
   snapshot: 'INSERT OR REPLACE INTO snapshots (session, branch, chunk, data, bytes) VALUES (?, ?, ?, ?, ?)',
   tensor: 'INSERT INTO tensors (session, owner, branch, chunk, name, dims, data) VALUES (?, ?, ?, ?, ?, ?, ?)',
   dropTensors: 'DELETE FROM tensors WHERE session = ? AND owner = ? AND branch = ? AND chunk = ?',
-  branch: 'INSERT OR REPLACE INTO branches (session, branch, parent, from_chunk, from_90k, left_90k, request, epoch) VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
+  branch: 'INSERT OR REPLACE INTO branches (session, branch, parent, from_chunk, from_90k, left_90k, request, epoch, lineage) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
   inForce: 'UPDATE sessions SET branch = ? WHERE id = ?',
   branches: 'SELECT branch, parent, from_chunk AS fromChunk FROM branches WHERE session = ?',
   forkChunks: 'INSERT OR REPLACE INTO chunks SELECT ?1, 0, chunk, start_90k, end_90k, epoch, conditioning_version, data, bytes FROM chunks WHERE session = ?2 AND branch = ?3 AND chunk BETWEEN ?4 AND ?5',
   forkSnapshots: 'INSERT OR REPLACE INTO snapshots SELECT ?1, 0, chunk, data, bytes FROM snapshots WHERE session = ?2 AND branch = ?3 AND chunk BETWEEN ?4 AND ?5',
   forkTensors: 'INSERT INTO tensors (session, owner, branch, chunk, name, dims, data) SELECT ?1, owner, 0, chunk, name, dims, data FROM tensors WHERE session = ?2 AND branch = ?3 AND chunk BETWEEN ?4 AND ?5',
   forked: 'SELECT (SELECT coalesce(sum(bytes), 0) FROM chunks WHERE session = ?1) + (SELECT coalesce(sum(bytes), 0) FROM snapshots WHERE session = ?1) AS bytes, (SELECT max(chunk) FROM chunks WHERE session = ?1) AS chunk, (SELECT max(end_90k) FROM chunks WHERE session = ?1) AS media90k',
+  wholeUpTo: 'SELECT max(end_90k) AS media90k FROM chunks WHERE session = ? AND branch = ? AND chunk BETWEEN ? AND ?',
   ended: 'UPDATE sessions SET ended_at = ?, reason = ? WHERE id = ?',
   touch: 'UPDATE sessions SET touched_ms = ?, bytes = bytes + ?, committed_90k = coalesce(?, committed_90k) WHERE id = ?',
   exists: 'SELECT 1 FROM sessions WHERE id = ?',
@@ -31,7 +33,7 @@ const INSERTS = {
   dropSnapshotTensors: "DELETE FROM tensors WHERE session = ? AND owner = 'snapshot'",
 } as const;
 
-const TABLES = ['events', 'requests', 'turns', 'branches', 'chunks', 'snapshots', 'tensors'] as const;
+const TABLES = ['events', 'requests', 'turns', 'branches', 'chunks', 'parts', 'snapshots', 'tensors'] as const;
 
 /**
  * Writes batches: each is one transaction, so it is on disk as a whole or not at all. What comes for a session that isn't there (any more) is
@@ -80,13 +82,13 @@ export class SessionWriter {
   }
 
   #write(write: StorageWrite, sessionId: string, nowMs: number): void {
-    const { session, event, request, turn, dropTurn, chunk, snapshot, ended } = this.#statements;
+    const { session, event, request, turn, dropTurn, chunk, part, snapshot, ended } = this.#statements;
     switch (write.type) {
       case 'session': {
-        const { createdAt, program, seed, prompt, image, fingerprint, options } = write.session;
+        const { createdAt, program, seed, prompt, image, fingerprint, options, lineage = null } = write.session;
         // What another machine or other weights have made of the window is not what this one would have: it is recomputed from the latents.
         if (this.#statements.otherFingerprint.get(sessionId, JSON.stringify(fingerprint)) !== undefined) this.#dropSnapshots(sessionId);
-        session.run(sessionId, createdAt, program, seed, prompt, image === null ? null : bytesOf(image), JSON.stringify(fingerprint), options, nowMs);
+        session.run(sessionId, createdAt, program, seed, prompt, image === null ? null : bytesOf(image), JSON.stringify(fingerprint), options, nowMs, lineage);
         return;
       }
       case 'event':
@@ -106,10 +108,11 @@ export class SessionWriter {
           else turn.run(sessionId, ordinal, text);
         }
         return;
-      case 'chunk': {
+      case 'chunk':
+      case 'part': {
         const { start90k, end90k, epoch, conditioningVersion, data, tensors } = write.chunk;
-        chunk.run(sessionId, write.branch, write.chunk.chunk, start90k, end90k, epoch, conditioningVersion, data, writeBytes(write));
-        this.#tensors(sessionId, 'chunk', write.branch, write.chunk.chunk, tensors);
+        (write.type === 'chunk' ? chunk : part).run(sessionId, write.branch, write.chunk.chunk, start90k, end90k, epoch, conditioningVersion, data, writeBytes(write));
+        this.#tensors(sessionId, write.type, write.branch, write.chunk.chunk, tensors);
         return;
       }
       case 'snapshot':
@@ -117,8 +120,8 @@ export class SessionWriter {
         this.#tensors(sessionId, 'snapshot', write.branch, write.snapshot.chunk, write.snapshot.tensors);
         return;
       case 'branch': {
-        const { branch, parent, fromChunk, from90k, left90k, requestId, epoch } = write.branch;
-        this.#statements.branch.run(sessionId, branch, parent, fromChunk, from90k, left90k, requestId, epoch);
+        const { branch, parent, fromChunk, from90k, left90k, requestId, epoch, lineage = null } = write.branch;
+        this.#statements.branch.run(sessionId, branch, parent, fromChunk, from90k, left90k, requestId, epoch, lineage);
         this.#statements.inForce.run(branch, sessionId);
         return;
       }
@@ -151,7 +154,7 @@ export class SessionWriter {
       case 'chunk':
         return { sessionId, branch: write.branch, chunk: write.chunk.chunk, media90k: write.chunk.end90k };
       case 'branch':
-        return { sessionId, branch: write.branch.branch, chunk: write.branch.fromChunk - 1, media90k: write.branch.from90k };
+        return { sessionId, branch: write.branch.branch, chunk: write.branch.fromChunk - 1, media90k: this.#wholeUpTo(sessionId, write.branch) };
       case 'fork': {
         const { chunk, media90k } = this.#forked(sessionId);
         return { sessionId, branch: 0, chunk: chunk ?? -1, media90k: media90k ?? 0 };
@@ -161,12 +164,19 @@ export class SessionWriter {
     }
   }
 
+  /** Where a branch begins that leaves its parent inside a chunk, only what is before that chunk can be gone on from. */
+  #wholeUpTo(sessionId: string, { branch, fromChunk }: KeptBranch): number {
+    const { branches, wholeUpTo } = this.#statements;
+    const segments = clipped(storyPath(branches.all(sessionId) as unknown as Parameters<typeof storyPath>[0], branch), 0, fromChunk - 1);
+    return Math.max(0, ...segments.map((segment) => (wholeUpTo.get(sessionId, segment.branch, segment.from, segment.to) as { media90k: number | null }).media90k ?? 0));
+  }
+
   #dropSnapshots(sessionId: string): void {
     this.#statements.dropSnapshots.run(sessionId);
     this.#statements.dropSnapshotTensors.run(sessionId);
   }
 
-  #tensors(sessionId: string, owner: 'chunk' | 'snapshot', branch: number, chunk: number, tensors: readonly KeptTensor[]): void {
+  #tensors(sessionId: string, owner: 'chunk' | 'part' | 'snapshot', branch: number, chunk: number, tensors: readonly KeptTensor[]): void {
     this.#statements.dropTensors.run(sessionId, owner, branch, chunk);
     for (const { name, dims, data } of tensors) this.#statements.tensor.run(sessionId, owner, branch, chunk, name, JSON.stringify(dims), bytesOf(data));
   }

@@ -82,6 +82,19 @@ const MIGRATIONS: readonly string[] = [
   DROP INDEX tensors_of;
   CREATE INDEX tensors_of ON tensors (session, owner, branch, chunk);
   `,
+  // Which future each branch is, from before the first chunk of it is there; null: as its last chunk says.
+  `
+  ALTER TABLE branches ADD COLUMN lineage INTEGER;
+  ALTER TABLE sessions ADD COLUMN lineage INTEGER;
+  `,
+  // What was seen of chunks that the story ended in, or left, before they were whole. Their tensors are of the owner 'part'.
+  `
+  CREATE TABLE parts (
+    session TEXT NOT NULL, branch INTEGER NOT NULL, chunk INTEGER NOT NULL, start_90k INTEGER NOT NULL, end_90k INTEGER NOT NULL,
+    epoch INTEGER NOT NULL, conditioning_version INTEGER NOT NULL, data TEXT NOT NULL, bytes INTEGER NOT NULL,
+    PRIMARY KEY (session, branch, chunk)
+  ) WITHOUT ROWID;
+  `,
 ];
 
 export const SCHEMA_VERSION = MIGRATIONS.length;

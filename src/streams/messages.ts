@@ -59,11 +59,14 @@ export type ControlToEngine =
   | { readonly type: 'session.story'; readonly sessionId: string; readonly requestId: string; readonly story: KeptStory | null; readonly error?: ErrorBody }
   /** What is being typed, worked on where there is time; the newest counts, null drops it. Changes nothing that is shown. */
   | { readonly type: 'session.draft'; readonly sessionId: string; readonly draftId: string; readonly prompt: string | null; readonly seamless: boolean }
-  | { readonly type: 'session.close'; readonly sessionId: string }
+  /** `presented90k`: as its clients were told; what is kept reaches that far. */
+  | { readonly type: 'session.close'; readonly sessionId: string; readonly presented90k?: MediaTime90k }
   /** What is held of a frame that is in no whole chunk on disk yet; answered by `frame.found`. */
   | { readonly type: 'frame.find'; readonly request: number; readonly sessionId: string; readonly media90k: MediaTime90k }
   /** A frame of a kept chunk, by its index in it, decoded again in the time that live media leaves; answered by `frame.decoded`. */
   | { readonly type: 'frame.decode'; readonly request: number; readonly program: string; readonly chunk: KeptChunk; readonly frame: number }
+  /** What lies in the model's directory is to take the place of the weights that serve; answered by `model.reloaded`. */
+  | { readonly type: 'model.reload'; readonly request: number }
   /** Answered by `engine.drained` when no unit is in flight and no session is open. */
   | { readonly type: 'engine.drain' }
   /** Test mode only: makes the next unit of a session fail, hang or come back late. */
@@ -159,7 +162,8 @@ export type EngineToControl =
   /** A rewind goes further back than what is in memory: what is kept up to there is wanted. With a snapshot that leads there where it is to be `exact`. */
   | { readonly type: 'story.wanted'; readonly sessionId: string; readonly requestId: string; readonly to90k: MediaTime90k; readonly exact: boolean }
   /** The story goes on from an earlier version, as `branch`; `presented90k` had been presented. `request.applied` follows. */
-  | { readonly type: 'session.rewound'; readonly sessionId: string; readonly requestId: string; readonly epoch: number; readonly media90k: MediaTime90k; readonly presented90k: MediaTime90k; readonly branch: number }
+  /** `whole90k`: up to where it can be gone on from if nothing more comes of the branch; before `media90k` where that is inside a chunk. */
+  | { readonly type: 'session.rewound'; readonly sessionId: string; readonly requestId: string; readonly epoch: number; readonly media90k: MediaTime90k; readonly presented90k: MediaTime90k; readonly whole90k: MediaTime90k; readonly branch: number }
   /** The storage can't follow: what is kept of the story has a gap from this chunk on; null: it goes on again. */
   | { readonly type: 'session.keeping'; readonly sessionId: string; readonly behindFromChunk: number | null; readonly reason?: string }
   /** A unit failed; `fatal` says whether the session goes on from committed state. */
@@ -172,12 +176,25 @@ export type EngineToControl =
   | { readonly type: 'frame.found'; readonly request: number; readonly chunk: KeptChunk | null }
   /** RGB row by row, or why not. */
   | { readonly type: 'frame.decoded'; readonly request: number; readonly rgb?: Uint8Array; readonly error?: ErrorBody }
+  | { readonly type: 'model.reloaded'; readonly request: number; readonly reloaded?: ReloadedWeights; readonly error?: ErrorBody }
   | { readonly type: 'trace'; readonly events: readonly TraceEvent[] }
   | { readonly type: 'engine.stats'; readonly stats: EngineStats };
 
+/** Weights that serve since a reload. */
+export interface ReloadedWeights {
+  readonly weightsVersion: string;
+  /** The same where nothing has changed. */
+  readonly previous: string;
+  /** Live sessions that went on with them. */
+  readonly sessions: number;
+  /** From when the first of them waited between two chunks to when all went on. */
+  readonly heldMs: number;
+}
+
 export interface EngineCard {
   readonly modelId: string;
-  readonly weightsVersion: string;
+  /** That serve now: everybody reads it here, and a reload replaces it. */
+  weightsVersion: string;
   readonly fingerprint: string;
   readonly format: MediaFormat;
   readonly framesPerChunk: number;
@@ -228,7 +245,12 @@ export interface TraceEvent {
   readonly programId?: string;
   readonly loopId?: string;
   readonly modelId?: string;
+  readonly modelInstanceId?: string;
+  /** Of weights, and of whatever else the event depends on. */
+  readonly versions?: Readonly<Record<string, string>>;
   readonly workerId?: string;
+  /** Pool of executors that the worker is in. */
+  readonly roleId?: string;
   readonly traceId?: string;
   readonly epoch?: number;
   readonly chunk?: number;
@@ -255,7 +277,7 @@ export type MediaToEngine =
 export type ChannelLabel = 'control' | 'input' | 'state';
 
 export type ControlToMedia =
-  | { readonly type: 'session.open'; readonly sessionId: string; readonly channels: SessionChannels; readonly format: MediaFormat; readonly stamp: boolean; readonly voice?: VoiceOptions; readonly takesVideo?: { readonly framesPerChunk: number }; readonly stopped?: boolean }
+  | { readonly type: 'session.open'; readonly sessionId: string; readonly channels: SessionChannels; readonly format: MediaFormat; readonly stamp: boolean; readonly voice?: VoiceOptions; readonly takesVideo?: { readonly framesPerChunk: number }; readonly from90k?: MediaTime90k; readonly stopped?: boolean }
   | { readonly type: 'session.close'; readonly sessionId: string; readonly reason: string }
   /**
    * `drives` (default true): whether its requests, actions and positions count. A watcher's are not obeyed, and never fence.

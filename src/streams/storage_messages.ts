@@ -33,6 +33,8 @@ export interface KeptSession {
   readonly program: string;
   readonly seed: number;
   readonly prompt: string | null;
+  /** Of a fork: which future of its parent's past it is. */
+  readonly lineage?: number;
   /** RGB of the picture that it started from. */
   readonly image: ArrayBuffer | SharedArrayBuffer | null;
   readonly fingerprint: StoryFingerprint;
@@ -73,6 +75,8 @@ export interface ChunkOrigin {
   readonly machine: string;
   /** Epoch that each of its frames went out in. */
   readonly epochs: readonly number[];
+  /** Weights that each of its frames was made by, where they aren't all the same. */
+  readonly frameWeights?: readonly string[];
 }
 
 /** A committed chunk of a branch: what it was made from and what came of it. The program's `data` holds every step, frame and noise counter. */
@@ -107,18 +111,22 @@ export interface KeptBranch {
   /** The rewind that made it. */
   readonly requestId: string;
   readonly epoch: number;
+  /** Which future of the story it is: with seed and number all noise of its chunks follows from it. Absent: older than that was written down. */
+  readonly lineage?: number;
 }
 
 /** A story as it can be gone on from. */
 export interface KeptStory {
   readonly fingerprint: StoryFingerprint;
-  /** Without a gap, oldest first; the last is where it ended. From the snapshot's on, and at least a window of them where they are kept. */
+  /** Without a gap, oldest first; the last is where it ended. From the snapshot's on, and at least a window of them where they are kept. Empty: it is at its beginning. */
   readonly chunks: readonly KeptChunk[];
   /** The newest that leads to the last chunk without a gap; its own chunk may be before `chunks` begin. */
   readonly snapshot: KeptSnapshot | null;
   /** The branch that goes on, and how many there are. Absent: the only one. */
   readonly branch?: number;
   readonly branches?: number;
+  /** Which future that branch is, where no chunk of it may be there yet to say it. */
+  readonly lineage?: number;
 }
 
 /** Everything of one session that a server needs to open it again. */
@@ -170,6 +178,8 @@ export type StorageWrite =
   /** As a whole or not at all; null: the turn is gone. */
   | { readonly type: 'turns'; readonly sessionId: string; readonly turns: readonly { readonly ordinal: number; readonly turn: KeptData | null }[] }
   | { readonly type: 'chunk'; readonly sessionId: string; readonly branch: number; readonly chunk: KeptChunk }
+  /** What was seen of a chunk that the story ended in, or left, before it was whole: nothing goes on from it. */
+  | { readonly type: 'part'; readonly sessionId: string; readonly branch: number; readonly chunk: KeptChunk }
   | { readonly type: 'snapshot'; readonly sessionId: string; readonly branch: number; readonly snapshot: KeptSnapshot }
   /** What is kept of another session's branch up to a chunk, as this one's: a copy, whatever becomes of the other. */
   | { readonly type: 'fork'; readonly sessionId: string; readonly from: string; readonly branch: number; readonly throughChunk: number }
@@ -242,6 +252,7 @@ export function writeBytes(write: StorageWrite): number {
     case 'turns':
       return write.turns.reduce((sum, { turn }) => sum + 2 * (turn?.length ?? 0) + 64, 0);
     case 'chunk':
+    case 'part':
       return tensorBytes(write.chunk.tensors) + 2 * write.chunk.data.length + 128;
     case 'snapshot':
       return tensorBytes(write.snapshot.tensors) + 2 * write.snapshot.data.length + 64;

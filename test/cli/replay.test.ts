@@ -1,6 +1,5 @@
 /** The command on a story of the real model, as a process of its own, on a database as a server leaves it. */
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -9,22 +8,15 @@ import sharp from 'sharp';
 import { KeptSessionRig } from '../realtime-programs/KeptSessionRig.ts';
 import { session, StorageRig, temporaryDirectory } from '../storage/storage_rig.ts';
 import type { KeptChunk, StorageWrite } from '../../src/streams/storage_messages.ts';
+import { segue } from './segue.ts';
 
-const COMMAND = new URL('../../src/cli/segue.ts', import.meta.url).pathname;
 const FRAME_90K = 7_500;
-
-async function segue(...args: string[]): Promise<{ readonly code: number | null; readonly out: string; readonly err: string }> {
-  const child = spawn(process.execPath, [COMMAND, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
-  let [out, err] = ['', ''];
-  child.stdout.on('data', (data: Buffer) => (out += String(data)));
-  child.stderr.on('data', (data: Buffer) => (err += String(data)));
-  const code = await new Promise<number | null>((resolve) => child.once('close', resolve));
-  return { code, out, err };
-}
 
 describe('segue replay', () => {
   const directory = temporaryDirectory();
   const pictures = new Map<number, Uint8Array>();
+  /** Of a story that was gone back in twice, by branch: how far each was seen, and what was emitted last by then. */
+  const futures: { readonly left90k: number; readonly pictures: ReadonlyMap<number, Uint8Array> }[] = [];
   let chunks: readonly KeptChunk[];
   let storage: StorageRig;
   const replay = (...args: string[]) => segue('replay', ...args, '--storage', directory);
@@ -41,12 +33,25 @@ describe('segue replay', () => {
     await rig.end('s');
     chunks = rig.chunks;
     for (const [at, picture] of rig.pictures) pictures.set(at, picture);
-    const { loaded, snapshots } = rig;
+    const written = new Map([['s', rig.written], ['other', rig.written]]);
+    rig.pictures.clear();
+    rig.open('back', { prompt: 'a city at noon' });
+    await rig.until(() => rig.frames.length >= 13 && rig.snapshots.length >= 1, 'some seconds');
+    for (const [id, to90k] of [['w1', 7 * FRAME_90K], ['w2', 3 * FRAME_90K]] as const) {
+      futures.push({ left90k: rig.frames.at(-1)!.start90k, pictures: new Map(rig.pictures) });
+      rig.request('back', id, { request: 'rewind', to90k, exact: false });
+      await rig.until(() => rig.frames.at(-1)!.epoch === rig.words.epoch && rig.frames.at(-1)!.start90k >= to90k + 7 * FRAME_90K, 'another future');
+    }
+    const { end90k } = rig.chunks.at(-1)!;
+    futures.push({ left90k: end90k, pictures: new Map(rig.pictures) });
+    await rig.end('back');
+    written.set('back', rig.written);
+    const { loaded } = rig;
     storage = new StorageRig({ directory });
     const fingerprint = { modelId: loaded.modelId, weightsVersion: loaded.weightsVersion, adapterVersions: {}, machine: loaded.fingerprint };
-    for (const [id, made] of [['s', fingerprint], ['other', { ...fingerprint, weightsVersion: 'w0' }], ['gone', fingerprint]] as const) {
+    for (const [id, made] of [['s', fingerprint], ['back', fingerprint], ['other', { ...fingerprint, weightsVersion: 'w0' }], ['gone', fingerprint]] as const) {
       storage.write('control', session(id, { seed: 7, fingerprint: made }));
-      if (id !== 'gone') storage.write('engine', ...chunks.map((chunk): StorageWrite => ({ type: 'chunk', sessionId: id, branch: 0, chunk })), ...snapshots.map((snapshot): StorageWrite => ({ type: 'snapshot', sessionId: id, branch: 0, snapshot })));
+      storage.write('engine', ...(written.get(id) ?? []).map((write): StorageWrite => ({ ...write, sessionId: id }) as StorageWrite));
     }
     storage.storage.flush();
     await rig.close();
@@ -82,6 +87,27 @@ describe('segue replay', () => {
       assert.deepEqual([info.width, info.height, info.channels], [224, 128, 3]);
       assert.ok(data.equals(pictures.get(frame * FRAME_90K)!), `frame ${frame}`);
     }
+  });
+
+  it('of a story that was gone back in, each future is bit-equal as far as it was seen, and a frame of it is its own', async (t) => {
+    const shown: Buffer[] = [];
+    for (const [branch, { left90k, pictures: emitted }] of futures.entries()) {
+      if (branch !== 1) {
+        // Without a branch it is the one in force, the last.
+        const { code, out, err } = await (branch === 0 ? replay('back', '--branch', '0') : replay('back'));
+        t.diagnostic(`branch ${branch}: ${out.trim()}`);
+        assert.equal(code, 0, err + out);
+        assert.ok(Number(/^(\d+) chunks, bit-equal/m.exec(out)?.[1]) * 2 * FRAME_90K >= left90k, `seen up to ${left90k}: ${out}`);
+      }
+      const file = join(directory, `branch-${branch}.png`);
+      assert.equal((await replay('back', '--branch', String(branch), '--frame', '8', '--out', file)).code, 0);
+      const data = await sharp(file).removeAlpha().raw().toBuffer();
+      assert.ok(data.equals(emitted.get(8 * FRAME_90K)!), `frame 8 of branch ${branch}`);
+      assert.ok(shown.every((other) => !other.equals(data)), 'no other future has it');
+      shown.push(data);
+    }
+    const { code, err } = await replay('back', '--branch', '3');
+    assert.deepEqual([code, /no branch 3: the story has branches 0, 1, 2/.test(err)], [3, true], err);
   });
 
   it('one bit of one latent changed: the chunk is named, and the exit says so', async () => {

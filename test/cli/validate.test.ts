@@ -1,20 +1,15 @@
 /** `segue validate` and `segue schemas`, as processes of their own. */
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
+import { segue } from './segue.ts';
 
-const COMMAND = new URL('../../src/cli/segue.ts', import.meta.url).pathname;
 const MODEL = new URL('../../models/drive', import.meta.url).pathname;
 const SCHEMAS = new URL('../../models/schemas', import.meta.url).pathname;
 const scratch: string[] = [];
 after(() => scratch.forEach((dir) => rmSync(dir, { recursive: true })));
-
-function segue(...args: string[]): Promise<{ readonly code: number; readonly out: string; readonly err: string }> {
-  return new Promise((resolve) => execFile(process.execPath, [COMMAND, ...args], (error, out, err) => resolve({ code: error === null ? 0 : Number(error.code), out, err })));
-}
 
 function temporary(): string {
   const dir = mkdtempSync(join(tmpdir(), 'segue-validate-'));

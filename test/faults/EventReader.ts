@@ -1,6 +1,7 @@
 export interface ReadEvent {
   readonly type: string;
   readonly sequence: number;
+  readonly [field: string]: unknown;
 }
 
 /** Reads a session's server-sent events as a back end does, from behind the last one that it has, until it is told to stop or the server is gone. */

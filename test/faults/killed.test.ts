@@ -8,10 +8,9 @@ import { DatabaseSync } from 'node:sqlite';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { ApiClient } from '../e2e/api_client.ts';
-import { TestServer } from '../e2e/server.ts';
 import { seededRandom } from '../interruption/seeded_random.ts';
 import { LiveStory } from './LiveStory.ts';
+import { RestartableServer } from './RestartableServer.ts';
 
 const ROUNDS = Number(process.env['SEGUE_SOAK_KILLS'] ?? 20);
 const SEED = Number(process.env['SEGUE_SEED'] ?? Math.floor(Math.random() * 2 ** 31));
@@ -21,40 +20,28 @@ const LIVE_MS = { least: 50, most: 1_500 };
 
 describe(`a server that is killed ${ROUNDS} times (seed ${SEED})`, () => {
   const random = seededRandom(SEED);
-  let directory: string;
-  let server: TestServer;
-  let api: ApiClient;
-
-  const start = async (): Promise<void> => {
-    server = await TestServer.start({ env: { SEGUE_STORAGE_DIRECTORY: directory, SEGUE_STORAGE_SNAPSHOT_CHUNKS: '8', SEGUE_ENGINE_ADMISSION_BOUND: '1' } });
-    api = new ApiClient(server);
-  };
+  let rig: RestartableServer;
 
   before(async () => {
-    directory = mkdtempSync(join(tmpdir(), 'segue-killed-'));
-    await start();
+    rig = await RestartableServer.start();
   });
-
-  after(async () => {
-    await server?.kill();
-    rmSync(directory, { recursive: true, force: true });
-  });
+  after(() => rig?.close());
 
   it('loses nothing that it has told', async (t) => {
     const stories: LiveStory[] = [];
-    for (let index = 0; index < SESSIONS; index++) stories.push(await LiveStory.begin(api, SEED + index, random));
-    await Promise.all(stories.map((story) => story.join(server)));
+    for (let index = 0; index < SESSIONS; index++) stories.push(await LiveStory.begin(rig.api, SEED + index, random));
+    await Promise.all(stories.map((story) => story.join(rig.server)));
     for (let round = 1; round <= ROUNDS; round++) {
       const forMs = LIVE_MS.least + random() * (LIVE_MS.most - LIVE_MS.least);
-      await Promise.all(stories.map((story) => story.beRestless(forMs, api)));
-      await server.kill();
-      await Promise.all(stories.map((story) => story.lost()));
-      checkDatabase(directory);
-      await start();
-      const dormant = await Promise.all(stories.map(({ id }) => api.session(id)));
+      await Promise.all(stories.map((story) => story.beRestless(forMs, rig.api)));
+      await rig.killAndStart(async () => {
+        await Promise.all(stories.map((story) => story.lost()));
+        checkDatabase(rig.directory);
+      });
+      const dormant = await Promise.all(stories.map(({ id }) => rig.api.session(id)));
       assert.deepEqual(dormant.map(({ state }) => state), stories.map(() => 'orphaned'));
-      await Promise.all(stories.map((story) => story.join(server)));
-      await Promise.all(stories.map((story, index) => story.check(server, dormant[index]!.committed90k, `round ${round}, session ${index}`)));
+      await Promise.all(stories.map((story) => story.join(rig.server)));
+      await Promise.all(stories.map((story, index) => story.check(rig.server, dormant[index]!.committed90k, `round ${round}, session ${index}`)));
     }
     for (const { answered, readEvents, committed90k } of stories) {
       t.diagnostic(`${answered} answers, ${readEvents} events, ${(committed90k / 90_000).toFixed(1)} s committed`);

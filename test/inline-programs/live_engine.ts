@@ -1,22 +1,32 @@
-import { Engine } from '../../src/engine/Engine.ts';
-import { PromptProcessor } from '../../src/engine/model/processors/PromptProcessor.ts';
-import { continuationModel, driveLanguage } from '../../src/realtime-programs/drive_model.ts';
-import { VideoContinuation } from '../../src/realtime-programs/VideoContinuation.ts';
-import type { EngineToControl } from '../../src/streams/messages.ts';
-import type { LiveSession } from './LiveSession.ts';
+import type { Engine, InteractiveSession } from '../../src/index.ts';
+import { openEngine } from '../../src/index.ts';
+import type { TraceEvent } from '../../src/streams/messages.ts';
 
 const MODEL = new URL('../../models/drive', import.meta.url).pathname;
 
-/** An engine of the real model, batch-invariant, that runs and live sessions share. @param live sessions by id, which get their media. */
-export function loadLiveEngine(live: ReadonlyMap<string, LiveSession>, toControl: (message: EngineToControl) => void = () => undefined): Promise<Engine> {
-  return Engine.load(MODEL, {
-    batchInvariant: true,
-    spare: false,
-    calibrationRuns: 2,
-    live: {
-      programs: (spec, kernels) => ({ drive: new VideoContinuation(continuationModel(spec, kernels, driveLanguage(PromptProcessor.load(spec)))) }),
-      toControl,
-      toMedia: (event) => live.get(event.sessionId)?.play(event),
-    },
-  });
+/** An engine of the real model, batch-invariant, that runs and live sessions share. */
+export function openLiveEngine(onTrace: (events: readonly TraceEvent[]) => void = () => undefined): Promise<Engine> {
+  // Bits are compared: a loaded machine must not change them.
+  return openEngine(MODEL, { batchInvariant: true, spare: false, calibrationRuns: 2, engine: { reducedSteps: false }, onTrace });
+}
+
+/** Somebody who watches a session to its end, and looks at none of it. */
+export class Watcher {
+  readonly session: InteractiveSession;
+  frames = 0;
+  readonly #watching: Promise<void>;
+
+  constructor(session: InteractiveSession) {
+    this.session = session;
+    this.#watching = this.#watch();
+  }
+
+  async close(): Promise<void> {
+    await this.session.close();
+    await this.#watching;
+  }
+
+  async #watch(): Promise<void> {
+    for await (const event of this.session) if (event.type === 'frame') this.frames++;
+  }
 }

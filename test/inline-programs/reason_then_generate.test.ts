@@ -2,15 +2,11 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { after, before, test } from 'node:test';
-import { driveOf, readPicture, reasonThenGenerate } from '../../examples/reason_then_generate.ts';
-import type { Engine} from '../../src/engine/Engine.ts';
-import { type EngineEvent, type RunOptions } from '../../src/engine/Engine.ts';
+import { readPicture, reasonThenGenerate } from '../../examples/reason_then_generate.ts';
 import type { BehaviorRecord, RecordedText } from '../../src/engine/runtime/BehaviorRecord.ts';
-import { LOGPROB_RECOMPUTE, PICTURE_THEN_GENERATE, REASON_THEN_GENERATE } from '../../src/inline-programs/drive_inline.ts';
-import { SegueError } from '../../src/protocol/errors.ts';
+import { SegueError, type Engine, type EngineEvent, type RunOptions } from '../../src/index.ts';
 import { Classifier, majority } from '../oracle/Classifier.ts';
-import { loadLiveEngine } from './live_engine.ts';
-import { LiveSession } from './LiveSession.ts';
+import { openLiveEngine, Watcher } from './live_engine.ts';
 
 const PROMPT = 'a rainy night in the city';
 const INPUTS = { prompt: 'forest at dusk in fog', chunks: 5, actions: [{ steer: 1, speed: 2 }] };
@@ -18,11 +14,9 @@ const INPUTS = { prompt: 'forest at dusk in fog', chunks: 5, actions: [{ steer: 
 let engine: Engine;
 /** Most units that ran together, by loop. */
 const joined = new Map<string, number>();
-const live = new Map<string, LiveSession>();
 before(async () => {
-  engine = await loadLiveEngine(live, (message) => {
-    if (message.type !== 'trace') return;
-    for (const { name, loopId = '', args } of message.events) if (name === 'dispatch') joined.set(loopId, Math.max(joined.get(loopId) ?? 0, Number(args?.['joined'])));
+  engine = await openLiveEngine((events) => {
+    for (const { name, loopId = '', args } of events) if (name === 'dispatch') joined.set(loopId, Math.max(joined.get(loopId) ?? 0, Number(args?.['joined'])));
   });
 });
 after(() => engine.close());
@@ -49,7 +43,7 @@ async function ran(events: AsyncIterable<EngineEvent>): Promise<Ran> {
   return { events: all, digest: hash.digest('hex'), record };
 }
 
-const run = (options: RunOptions = {}) => ran(engine.run(driveOf(engine).program(REASON_THEN_GENERATE), INPUTS, { seed: 11, ...options }));
+const run = (options: RunOptions = {}) => ran(engine.run('reason_then_generate', INPUTS, { seed: 11, ...options }));
 
 /** Nothing of a run is left: blocks that are live are the cache's. */
 function checkNothingLeft(): void {
@@ -93,7 +87,7 @@ test('from a picture and words: what it shows is read, the words change that, an
     assert.ok(value === wanted && share >= 0.75, `${attribute} ${value} in ${share}`);
   }
   assert.equal((await ran(reasonThenGenerate(engine, 'make it night', image, { seed: 7 }))).digest, digest);
-  const program = driveOf(engine).program(PICTURE_THEN_GENERATE);
+  const program = 'picture_then_generate';
   await assert.rejects(ran(engine.run(program, { ...INPUTS, image: new SharedArrayBuffer(3) })), (error: unknown) => error instanceof SegueError && error.code === 'bad_request' && error.toBody().param === 'image');
   checkNothingLeft();
 });
@@ -102,14 +96,19 @@ test('the same inputs give the same bits: again, and beside live sessions whose 
   const first = await run();
   assert.equal((await run()).digest, first.digest);
   assert.notEqual((await run({ seed: 12 })).digest, first.digest, 'another seed is another film');
-  for (const [index, prompt] of ['a desert at noon', 'coast at dawn with snow'].entries()) live.set(`live-${index}`, new LiveSession(engine.core, `live-${index}`, prompt));
-  const [beside, other] = await Promise.all([run(), run({ seed: 12 })]);
+  const live = new Watcher(engine.session({ prompt: 'a desert at noon', seed: 3 }));
+  let other: Watcher | null = null;
+  try {
+    other = new Watcher(engine.session({ prompt: 'coast at dawn with snow', seed: 3 }));
+  } catch (error) {
+    // A slow machine has no room for the second.
+    assert.ok(error instanceof SegueError && error.code === 'at_capacity', String(error));
+  }
+  const [beside, another] = await Promise.all([run(), run({ seed: 12 })]);
   assert.equal(beside.digest, first.digest);
-  assert.notEqual(other.digest, first.digest);
-  // The first is always admitted; a slow machine has no room for the second.
-  assert.ok(live.get('live-0')!.frames > 0, 'it played meanwhile');
-  for (const session of live.values()) session.close();
-  live.clear();
+  assert.notEqual(another.digest, first.digest);
+  assert.ok(live.frames > 0, 'it played meanwhile');
+  await Promise.all([live.close(), other?.close()]);
 });
 
 test('interrupted in any loop, the language loop included: it ends at that unit, leaves nothing, and the next run is as if it had never been', async () => {
@@ -121,19 +120,19 @@ test('interrupted in any loop, the language loop included: it ends at that unit,
     let given = 0;
     const units = engine.core.stats().unitsExecuted;
     await assert.rejects(async () => {
-      for await (const _ of engine.run(driveOf(engine).program(REASON_THEN_GENERATE), INPUTS, { seed: 11, signal: stop.signal })) if (++given === at) stop.abort(new Error(`enough at ${at}`));
+      for await (const _ of engine.run('reason_then_generate', INPUTS, { seed: 11, signal: stop.signal })) if (++given === at) stop.abort(new Error(`enough at ${at}`));
     }, new RegExp(`enough at ${at}$`));
     assert.equal(given, at, 'nothing comes after it');
     if (at <= text) assert.ok(engine.core.stats().unitsExecuted - units <= at + 4, 'and nothing is computed any more');
     checkNothingLeft();
   }
-  for await (const event of engine.run(driveOf(engine).program(REASON_THEN_GENERATE), INPUTS, { seed: 11 })) if (event.type === 'media.chunk') break;
+  for await (const event of engine.run('reason_then_generate', INPUTS, { seed: 11 })) if (event.type === 'media.chunk') break;
   checkNothingLeft();
   assert.equal((await run()).digest, digest);
 });
 
 test('whoever takes nothing holds the run, and ends it after a while', async () => {
-  const events = engine.run(driveOf(engine).program(REASON_THEN_GENERATE), INPUTS, { buffer: 2, stallMs: 4000 });
+  const events = engine.run('reason_then_generate', INPUTS, { buffer: 2, stallMs: 4000 });
   await events.next();
   const settled = async (): Promise<number> => {
     for (let before = -1; ; ) {
@@ -155,12 +154,12 @@ test('whoever takes nothing holds the run, and ends it after a while', async () 
 test('C2: log-probabilities of sampled tokens are recomputed from the served weights, the same alone and in batches of any company', async (t) => {
   const texts: RecordedText[] = [];
   for (const [index, prompt] of ['forest at dusk in fog', 'sunny desert', 'make it night', 'a snowy mountain road at noon'].entries()) {
-    const { record } = await ran(engine.run(driveOf(engine).program(REASON_THEN_GENERATE), { ...INPUTS, prompt, chunks: 1 }, { seed: index, record: { latents: false } }));
+    const { record } = await ran(engine.run('reason_then_generate', { ...INPUTS, prompt, chunks: 1 }, { seed: index, record: { latents: false } }));
     assert.equal(record!.incomplete, false);
     texts.push(...record!.texts);
   }
   assert.ok(texts.length >= 4);
-  const program = driveOf(engine).program(LOGPROB_RECOMPUTE);
+  const program = 'logprob_recompute';
   const recompute = async ({ prompt, tokens }: { prompt: readonly number[]; tokens: readonly number[] }): Promise<readonly number[]> => {
     const { events } = await ran(engine.run(program, { sampled: { prompt, tokens } }));
     const [values] = events;

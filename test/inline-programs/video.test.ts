@@ -5,14 +5,9 @@ import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import sharp from 'sharp';
 import { clipOf, transformVideo } from '../../examples/transform_video.ts';
-import { driveOf } from '../../examples/reason_then_generate.ts';
-import type { Engine} from '../../src/engine/Engine.ts';
-import { type EngineEvent, type RunOptions } from '../../src/engine/Engine.ts';
-import { CONTINUE_FROM_VIDEO, REASON_THEN_GENERATE, TRANSFORM_VIDEO } from '../../src/inline-programs/drive_inline.ts';
-import { SegueError } from '../../src/protocol/errors.ts';
+import { inlineOf, REASON_THEN_GENERATE, SegueError, type Engine, type EngineEvent, type RunOptions } from '../../src/index.ts';
 import { Classifier, majority } from '../oracle/Classifier.ts';
-import { loadLiveEngine } from './live_engine.ts';
-import { LiveSession } from './LiveSession.ts';
+import { openLiveEngine, Watcher } from './live_engine.ts';
 
 /** Renders of the world: a forest by day that turns left, a clear desert at dawn that turns right (`python/segue_drive/world/clip.py`). */
 const CLIPS = ['forest-day-left', 'desert-dawn-right'].map((name) => new URL(`../oracle/clips/${name}.png`, import.meta.url).pathname);
@@ -21,9 +16,8 @@ const LEFT = [{ steer: -1, speed: 2 }];
 
 let engine: Engine;
 let clips: SharedArrayBuffer[][][];
-const live = new Map<string, LiveSession>();
 before(async () => {
-  engine = await loadLiveEngine(live);
+  engine = await openLiveEngine();
   clips = await Promise.all(CLIPS.map((path) => clipOf(engine, path)));
 });
 after(() => engine.close());
@@ -48,7 +42,7 @@ async function ran(events: AsyncIterable<EngineEvent>): Promise<Ran> {
 }
 
 const goOn = (clip: number, prompt = 'clear sky', options: RunOptions = {}) =>
-  ran(engine.run(driveOf(engine).program(CONTINUE_FROM_VIDEO), { prompt, look: clips[clip]![0]![0]!, frames: clips[clip]!, actions: LEFT, chunks: 3 }, { seed: 5, ...options }));
+  ran(engine.run('continue_from_video', { prompt, look: clips[clip]![0]![0]!, frames: clips[clip]!, actions: LEFT, chunks: 3 }, { seed: 5, ...options }));
 
 const transformed = (clip: number, prompt: string, strength = 0.75, options: RunOptions = {}) => ran(transformVideo(engine, clips[clip]!, prompt, { strength, seed: 5, ...options }));
 
@@ -135,12 +129,11 @@ test('transform: what is where stays, and the time of day becomes what the words
 test('the same inputs give the same bits: again, and beside a live session', async () => {
   const alone = [await goOn(0), await transformed(1, 'snow at night')];
   assert.equal((await goOn(0)).digest, alone[0]!.digest);
-  live.set('live', new LiveSession(engine.core, 'live', 'a desert at noon'));
+  const live = new Watcher(engine.session({ prompt: 'a desert at noon', seed: 3 }));
   const beside = await Promise.all([goOn(0), transformed(1, 'snow at night')]);
   assert.deepEqual(beside.map(({ digest }) => digest), alone.map(({ digest }) => digest));
-  assert.ok(live.get('live')!.frames > 0, 'it played meanwhile');
-  live.get('live')!.close();
-  live.clear();
+  assert.ok(live.frames > 0, 'it played meanwhile');
+  await live.close();
 });
 
 test('frames are asked for as room is there, chunk by chunk, and whoever gives them is told where the run ends', async () => {
@@ -159,7 +152,7 @@ test('frames are asked for as room is there, chunk by chunk, and whoever gives t
   }
   const inputs = { prompt: 'night', look: clips[0]![0]![0]!, frames: slow(), actions: STRAIGHT, strength: 0.5 };
   let made = 0;
-  for await (const event of engine.run(driveOf(engine).program(TRANSFORM_VIDEO), inputs, { buffer: 2 })) {
+  for await (const event of engine.run('transform_video', inputs, { buffer: 2 })) {
     if (event.type !== 'media.chunk') continue;
     made++;
     await new Promise((resolve) => setTimeout(resolve, 150));
@@ -173,7 +166,7 @@ test('frames are asked for as room is there, chunk by chunk, and whoever gives t
 });
 
 test('what can not be run is refused and names its input; a source that breaks ends the run', async () => {
-  const program = driveOf(engine).program(TRANSFORM_VIDEO);
+  const program = 'transform_video';
   const inputs = { prompt: 'night', look: clips[0]![0]![0]!, frames: clips[0]!, actions: STRAIGHT, strength: 0.75 };
   const param = async (change: object): Promise<string | undefined> => {
     try {
@@ -200,9 +193,9 @@ test('what can not be run is refused and names its input; a source that breaks e
 });
 
 test('actions are conditioning of their own: checked against the model, packed once, consumed by the video loop', () => {
-  const { spec } = driveOf(engine).program(REASON_THEN_GENERATE);
+  const { spec } = inlineOf(engine).program(REASON_THEN_GENERATE);
   assert.deepEqual(spec.nodes['action'], { kind: 'condition', condition: 'action_condition' });
   assert.ok(spec.edges.some(({ kind, from, to }) => kind === 'tensor' && from === 'action' && to === 'video'));
   const around = { ...REASON_THEN_GENERATE, edges: [...REASON_THEN_GENERATE.edges.filter(({ to }) => to !== 'video.actions'), { kind: 'control', from: 'input.actions', to: 'video.actions' } as const] };
-  assert.throws(() => driveOf(engine).program(around), /control of actions can't go where tensor of action_conditioning is taken/);
+  assert.throws(() => inlineOf(engine).program(around), /control of actions can't go where tensor of action_conditioning is taken/);
 });

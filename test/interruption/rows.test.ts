@@ -4,6 +4,7 @@ import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Static } from 'typebox';
 import type { Applied, ControlMessage, FrameNotice, SessionRequest } from '../../src/protocol/channel.ts';
+import type { ForkedSession } from '../../src/protocol/rest.ts';
 import { ApiClient } from '../e2e/api_client.ts';
 import { TestServer } from '../e2e/server.ts';
 import { StreamClient } from '../e2e/StreamClient.ts';
@@ -58,6 +59,22 @@ class Drive {
     const told = this.client.messages.filter((answer) => 're' in answer && answer.re === message.id && ['accepted', 'applied', 'superseded', 'error'].includes(answer.type)).map(({ type }) => type);
     if (this.#way === 'WebSocket') assert.deepEqual(told, ['accepted', 'applied', 'accepted', 'applied'], 'once, and once more for who asks once more');
     return answers[0]!;
+  }
+
+  /** Another session that begins at an earlier moment; asked once, as each answer is another session. */
+  async fork(media90k: number): Promise<{ readonly id: string; readonly clientToken: string }> {
+    if (this.#way === 'REST') {
+      const { body, status } = await this.#api.call('POST', `/v1/sessions/${this.id}/fork`, { body: { media90k } });
+      assert.equal(status, 201, JSON.stringify(body));
+      const { id, clientToken, from } = body as ForkedSession;
+      assert.deepEqual(from, { session: this.id, media90k });
+      return { id, clientToken };
+    }
+    const id = `row.${++this.#count}`;
+    this.client.send({ type: 'fork', id, media90k });
+    const forked = await this.client.until('the fork', (message) => 're' in message && message.re === id && message.type !== 'accepted', SETTLE_MS);
+    assert.ok(forked.type === 'forked' && forked.media90k === media90k, JSON.stringify(forked));
+    return { id: forked.session, clientToken: forked.clientToken };
   }
 
   async notice(what: string, matches: (notice: FrameNotice) => boolean): Promise<FrameNotice> {
@@ -126,17 +143,14 @@ for (const way of ['WebSocket', 'REST'] as const) {
       const { presented90k, prompt } = await api.session(drive.id);
       const to90k = Math.floor((presented90k - 90_000) / 7_500) * 7_500;
       const epoch = await drive.epoch;
-      const { body, status } = await api.call('POST', `/v1/sessions/${drive.id}/fork`, { body: { media90k: to90k } });
-      assert.equal(status, 201, JSON.stringify(body));
-      const fork = body as Record<string, unknown>;
-      assert.deepEqual(fork['from'], { session: drive.id, media90k: to90k });
+      const fork = await drive.fork(to90k);
       assert.equal(await drive.epoch, epoch, 'the parent never notices');
-      const joined = await StreamClient.join(server.url, fork['id'] as string, fork['clientToken'] as string);
+      const joined = await StreamClient.join(server.url, fork.id, fork.clientToken);
       const first = (await joined.until('the fork’s first frame', ({ type }) => type === 'frame', SETTLE_MS)) as FrameNotice;
       assert.equal(first.media90k, to90k);
-      assert.equal((await api.session(fork['id'] as string)).prompt, prompt);
+      assert.equal((await api.session(fork.id)).prompt, prompt);
       await joined.close();
-      await api.close(fork['id'] as string);
+      await api.close(fork.id);
       const back = await drive.ask({ type: 'rewind', media90k: to90k + 100 });
       assert.deepEqual([back.how, back.epoch, back.media90k], ['rewind', epoch + 1, to90k]);
       const notice = await drive.notice('the new future', (frame) => frame.epoch === back.epoch);

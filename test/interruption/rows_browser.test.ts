@@ -1,4 +1,4 @@
-/** Hold and release, cut, and blend as a person has them: by the page's keys and controls, judged by what the page painted. */
+/** Hold and release, cut, blend, rewind and fork as a person has them: by the page's keys and controls, judged by what the page painted. */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -13,6 +13,7 @@ const VIEWPORT = { width: 480, height: 640 };
 const ON_ITS_WAY_MS = 600;
 /** A busy page passes pictures over: four at most. */
 const MAX_SKIPPED = 5;
+const FRAME_90K = 90_000 / 12;
 
 describe('rows in a browser', () => {
   let server: TestServer;
@@ -83,6 +84,43 @@ describe('rows in a browser', () => {
     const frames = stamped(page.probe.samples).filter(({ t }) => t >= since);
     assert.equal(new Set(frames.map(({ stamp }) => stamp.epoch)).size, 1);
     assert.ok(frames.length >= 12, `${frames.length} pictures while it blended`);
+  });
+
+  it('a press on the timeline paints nothing of what was left, and goes on with the very frame that was pressed', async () => {
+    const cell = page.probe.page.getByTestId('timeline-cell').nth(1);
+    const from90k = Number(await cell.getAttribute('data-from'));
+    const since = await page.probe.now();
+    await cell.click();
+    const applied = await page.event('the rewind', (event) => event.event === 'applied' && event.how === 'rewind' && event.t >= since);
+    assert.ok(applied.event === 'applied');
+    const press = await page.probe.until('its press', () => page.probe.presses.find(({ t, what }) => t >= since && what.startsWith('click:Go back')));
+    const first = await page.probe.until('the new future', (samples) => stamped(samples).find((paint) => paint.t >= press.t && isEpochOrLater(paint, applied.epoch)));
+    const step = frameDistance(first.stamp.frame, from90k / FRAME_90K);
+    assert.ok(step >= 0 && step <= MAX_SKIPPED, `pressed ${from90k / FRAME_90K}, painted ${first.stamp.frame} first`);
+    await delay(400);
+    await page.probe.drain();
+    const old = oldMediaAfter(page.probe.samples, press, applied.epoch);
+    assert.deepEqual([old.frames.length, old.blocks.length], [0, 0]);
+  });
+
+  it('a fork is painted beside it from its very frame, and what was forked flows on under its epoch', async () => {
+    const { epoch } = await page.session();
+    const since = await page.probe.now();
+    await page.probe.page.getByTestId('timeline-cell').first().focus();
+    await page.probe.page.keyboard.press('f');
+    // Its epochs begin anew, so what is painted says which of the two it is of.
+    const first = await page.probe.until('the fork', (samples) => stamped(samples).find(({ t, stamp }) => t >= since && stamp.epoch === 0));
+    assert.ok(epoch >= 2 && first.stamp.frame <= MAX_SKIPPED, `epoch ${epoch}, first of the fork ${first.stamp.frame}`);
+    await delay(1_500);
+    await page.probe.drain();
+    for (const future of [0, epoch]) {
+      const shown = stamped(page.probe.samples).filter(({ t, stamp }) => t >= since && stamp.epoch === future).map(({ stamp }) => stamp.frame).filter((frame, at, all) => frame !== all[at - 1]);
+      const steps = shown.slice(1).map((frame, at) => frameDistance(frame, shown[at]!));
+      // A page that opens a second picture passes some of the first over; what it paints is in order.
+      assert.ok(shown.length >= 8 && steps.every((step) => step >= 1), `epoch ${future}: ${shown.join(' ')}`);
+    }
+    assert.equal((await page.session()).epoch, epoch, 'no fence');
+    await page.probe.page.getByTestId('side-close').click();
     assert.deepEqual(page.probe.errors, []);
   });
 });

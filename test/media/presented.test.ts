@@ -59,6 +59,18 @@ describe('presented position', () => {
     assert.ok(tracker.report({ videoRtp: rtpOf(4) }, 1050));
   });
 
+  it('of a story that goes on from a moment, begins there: nothing before it is unseen', () => {
+    const tracker = new PresentedTracker(3, FRAME, 12 * FRAME);
+    assert.equal(tracker.fence(4, {}, 0).media90k, 12 * FRAME, 'interrupted before its first frame');
+    for (let index = 12; index < 16; index++) {
+      frame(tracker, index, 4);
+      assert.ok(tracker.presented90k >= 12 * FRAME, `${tracker.presented90k}`);
+    }
+    tracker.fence(5, {}, 0);
+    for (const index of [40, 41]) frame(tracker, index, 5);
+    assert.equal(tracker.presented90k, 40 * FRAME, 'a replay that goes on from later');
+  });
+
   it('counts RTP time modulo 2³²', () => {
     const tracker = new PresentedTracker(0, FRAME);
     for (let index = 0; index < 4; index++) frame(tracker, index, 0, (2 ** 32 - FRAME + index * FRAME) >>> 0);
@@ -146,6 +158,22 @@ describe('positions in a session', () => {
     assert.deepEqual(rig.forwarded().at(-1)!.held, { media90k: 4 * FRAME, source: 'client' });
     assert.ok(!rig.forwarded().some(({ text }) => text.includes('position')), 'positions end here');
     assert.ok(rig.toControl.some((message) => message.type === 'media.position'));
+  });
+
+  it('are told to their end when the picture stands', async () => {
+    const rig = new SessionRig();
+    const peer = rig.connect();
+    for (let index = 0; index < 10; index++) rig.frame(index);
+    await rig.clock.advanceTo(9 * FRAME_MS + 150);
+    rig.send({ type: 'position', videoRtp: peer.pictures.at(-1)!.rtp }, 'input');
+    await rig.clock.advanceTo(3_000);
+    const told = rig.toControl.flatMap((message) => (message.type === 'media.position' ? [[message.sent90k, message.presented90k]] : []));
+    assert.deepEqual(told.at(-1), [10 * FRAME, 10 * FRAME]);
+    assert.deepEqual(told.filter(([sent90k]) => sent90k === 10 * FRAME).length <= 2, true, 'and no more often than they change');
+    rig.send({ type: 'interrupt', id: 'i', heldVideoRtp: peer.pictures[4]!.rtp });
+    const before = rig.toControl.length;
+    await rig.clock.advanceTo(6_000);
+    assert.ok(!rig.toControl.slice(before).some(({ type }) => type === 'media.position'), 'nothing has come of the epoch that was begun');
   });
 
   it('of a watcher don’t count', async () => {

@@ -7,34 +7,50 @@ import { EngineCore } from '../../src/engine/runtime/EngineCore.ts';
 import { OnnxWorker } from '../../src/engine/workers/OnnxWorker.ts';
 import type { LoadedModel } from '../../src/engine/workers/Worker.ts';
 import { monotonicClock, monotonicMs } from '../../src/observe/clock.ts';
+import type { ContinuationModel } from '../../src/realtime-programs/continuation_model.ts';
 import { continuationModel, driveLanguage } from '../../src/realtime-programs/drive_model.ts';
 import { KeptReplay } from '../../src/realtime-programs/KeptReplay.ts';
 import { VideoContinuation } from '../../src/realtime-programs/VideoContinuation.ts';
 import type { MediaChunk, MediaEvent } from '../../src/streams/media_events.ts';
 import type { EngineRequest, EngineToControl } from '../../src/streams/messages.ts';
 import type { KeptRange } from '../../src/streams/kept_range.ts';
-import type { KeptChunk, KeptSnapshot, KeptStory, ToStorage } from '../../src/streams/storage_messages.ts';
+import { writtenFor, type KeptChunk, type KeptSnapshot, type KeptStory, type StorageWrite, type ToStorage } from '../../src/streams/storage_messages.ts';
 import { SessionWords } from '../../src/streams/session_words.ts';
 import { SharedPool } from '../../src/streams/shared_pool.ts';
 
 const MODEL_DIR = new URL('../../models/drive', import.meta.url).pathname;
 
-export class KeptSessionRig {
+/** What one session has emitted and written. */
+export interface KeptSide {
+  readonly words: SessionWords;
+  readonly frames: MediaChunk[];
+  /** RGB of each frame as it was emitted last, by its media time. */
+  readonly pictures: Map<number, Uint8Array>;
+  /** Samples of each frame's time, likewise. */
+  readonly sounds: Map<number, Uint8Array>;
+  readonly chunks: KeptChunk[];
+  readonly snapshots: KeptSnapshot[];
+  /** All that was written of the session, in order: of each branch. */
+  readonly written: StorageWrite[];
+}
+
+/** One session at a time, and forks beside it. */
+export class KeptSessionRig implements KeptSide {
   static readonly spec = loadModelSpec(MODEL_DIR);
   readonly kernels = createKernels(KeptSessionRig.spec);
-  readonly model = continuationModel(KeptSessionRig.spec, this.kernels, driveLanguage(PromptProcessor.load(KeptSessionRig.spec)));
-  readonly worker = new OnnxWorker({ id: 'test', calibrationRuns: 2, spare: false });
+  readonly model: ContinuationModel;
+  readonly worker: OnnxWorker;
   loaded!: LoadedModel;
   readonly messages: EngineToControl[] = [];
   readonly frames: MediaChunk[] = [];
-  /** RGB of each frame as it was emitted last, by its media time. */
   readonly pictures = new Map<number, Uint8Array>();
-  /** Samples of each frame's time, likewise. */
   readonly sounds = new Map<number, Uint8Array>();
   /** What a replay is played from. */
   stored: readonly KeptChunk[] = [];
   chunks: KeptChunk[] = [];
   snapshots: KeptSnapshot[] = [];
+  written: StorageWrite[] = [];
+  readonly forks = new Map<string, KeptSide>();
   core!: EngineCore;
   words = new SessionWords();
   #video = SharedPool.create(224 * 128 * 3, 24);
@@ -44,8 +60,11 @@ export class KeptSessionRig {
   readonly #snapshotChunks: number;
   #sent = 0;
 
-  constructor(snapshotChunks = 5) {
+  /** @param previews the first chunk after a redirect is made in fewer steps. @param batchInvariant a step has the same bits whoever it shares a batch with. */
+  constructor(snapshotChunks = 5, { previews = false, batchInvariant = false } = {}) {
     this.#snapshotChunks = snapshotChunks;
+    this.worker = new OnnxWorker({ id: 'test', calibrationRuns: 2, spare: false, batchInvariant });
+    this.model = { ...continuationModel(KeptSessionRig.spec, this.kernels, driveLanguage(PromptProcessor.load(KeptSessionRig.spec))), previews };
   }
 
   async start(): Promise<void> {
@@ -58,7 +77,8 @@ export class KeptSessionRig {
       programs: { drive: program, replay: new KeptReplay(this.model) },
       components: Object.keys(KeptSessionRig.spec.components),
       identity: { precision: 'fp32', parallelPlanHash: 'x' },
-      options: { snapshotChunks: this.#snapshotChunks },
+      // Bits are compared: a loaded machine must not change them.
+      options: { snapshotChunks: this.#snapshotChunks, reducedSteps: false },
       keepBounds: { sessionBytes: 2_300_000, totalBytes: 2_300_000 },
       toControl: (message) => this.messages.push(message),
       toMedia: (event) => this.#play(event),
@@ -79,6 +99,7 @@ export class KeptSessionRig {
     this.frames.length = 0;
     this.chunks = [];
     this.snapshots = [];
+    this.written = [];
     this.core.receive({ type: 'session.open', sessionId, model: this.loaded.modelId, program, seed, prompt, image: null, tenant: 't', channels: { words: this.words.buffer, video: this.#video.descriptor, audio: this.#audio.descriptor }, ...more });
   }
 
@@ -88,6 +109,14 @@ export class KeptSessionRig {
     const presented90k = Math.max(0, (this.frames.at(-1)?.end90k ?? 0) - 7500);
     const epoch = fences ? this.words.raiseEpoch() : this.words.epoch;
     this.core.receive({ type: 'session.request', sessionId, requestId, epoch, conditioningVersion: 1, presented90k, ...body } as EngineRequest);
+  }
+
+  /** Another session with the past of the one that is open. */
+  fork(sessionId: string, from: string, to90k: number, lineage: number): KeptSide {
+    const side: KeptSide = { words: new SessionWords(), frames: [], pictures: new Map(), sounds: new Map(), chunks: [], snapshots: [], written: [] };
+    this.forks.set(sessionId, side);
+    this.core.receive({ type: 'session.open', sessionId, model: this.loaded.modelId, program: 'drive', seed: 7, prompt: null, image: null, tenant: 't', channels: { words: side.words.buffer, video: this.#video.descriptor, audio: this.#audio.descriptor }, fork: { from, to90k }, lineage });
+    return side;
   }
 
   /** As a disk would give it back. */
@@ -120,8 +149,8 @@ export class KeptSessionRig {
     }
   }
 
-  async end(sessionId: string): Promise<void> {
-    this.core.receive({ type: 'session.close', sessionId });
+  async end(sessionId: string, presented90k?: number): Promise<void> {
+    this.core.receive({ type: 'session.close', sessionId, ...(presented90k === undefined ? {} : { presented90k }) });
     await this.until(() => this.messages.some((message) => message.type === 'session.closed' && message.sessionId === sessionId), 'closed');
   }
 
@@ -138,21 +167,24 @@ export class KeptSessionRig {
     if (message.type !== 'write') return;
     const { write } = message;
     this.#sent = message.number;
-    if (write.type === 'chunk') this.chunks.push(write.chunk);
-    if (write.type === 'snapshot') this.snapshots.push(write.snapshot);
+    const side = this.forks.get(writtenFor(write)) ?? this;
+    side.written.push(write);
+    if (write.type === 'chunk') side.chunks.push(write.chunk);
+    if (write.type === 'snapshot') side.snapshots.push(write.snapshot);
     if (this.stores) setImmediate(() => this.core.receiveStorage({ type: 'stored', through: message.number }));
   }
 
   #play(event: MediaEvent): void {
     if (event.type !== 'media.chunk') return;
-    if (event.kind === 'video' && event.epoch === this.words.epoch) this.pictures.set(event.start90k, Uint8Array.from(this.#video.bytes(event.slot)));
-    if (event.kind === 'audio' && event.epoch === this.words.epoch) this.sounds.set(event.start90k, this.#audio.bytes(event.slot).slice(0, event.samples * 2));
+    const { words, frames, pictures, sounds } = this.forks.get(event.sessionId) ?? this;
+    if (event.kind === 'video' && event.epoch === words.epoch) pictures.set(event.start90k, Uint8Array.from(this.#video.bytes(event.slot)));
+    if (event.kind === 'audio' && event.epoch === words.epoch) sounds.set(event.start90k, this.#audio.bytes(event.slot).slice(0, event.samples * 2));
     (event.kind === 'video' ? this.#video : this.#audio).release(event.slot);
-    if (event.kind !== 'video' || event.epoch !== this.words.epoch) return;
-    const first = this.frames.at(-1)?.epoch !== event.epoch || this.words.anchor === null;
-    this.frames.push(event);
+    if (event.kind !== 'video' || event.epoch !== words.epoch) return;
+    const first = frames.at(-1)?.epoch !== event.epoch || words.anchor === null;
+    frames.push(event);
     if (first) {
-      this.words.writeAnchor({ mediaTime90k: event.start90k, atMs: monotonicMs() + 40 });
+      words.writeAnchor({ mediaTime90k: event.start90k, atMs: monotonicMs() + 40 });
       setImmediate(() => this.core.receiveMedia({ type: 'media.anchored', sessionId: event.sessionId }));
     }
     setImmediate(() => this.core.receiveMedia({ type: 'media.presented', sessionId: event.sessionId, epoch: event.epoch, media90k: event.start90k }));

@@ -45,7 +45,18 @@ describe('a frame that was presented', { timeout: 120_000 }, () => {
     assert.equal(error, undefined);
     assert.ok(Buffer.from(rgb!).equals(rig.pictures.get(last90k)!), 'the picture that is held');
     assert.equal((await inMemory(last90k + FRAME_90K)).chunk, null, 'what was fenced is not there');
-    assert.equal((await inMemory(0)).chunk, null, 'what is on disk is not in memory');
+  });
+
+  it('whose record is still on its way to the disk is known from memory, as it will be there', async () => {
+    const record = rig.chunks.find(({ chunk }) => chunk === 1)!;
+    for (const index of [0, 1]) {
+      const at90k = record.start90k + index * FRAME_90K;
+      const { chunk } = await inMemory(at90k);
+      assert.ok(chunk !== null, `the frame at ${at90k}`);
+      const [told, kept] = [keptFrame(chunk, index), keptFrame(record, index)];
+      assert.deepEqual([told.epoch, told.lineage, told.plan, told.under], [kept.epoch, kept.lineage, kept.plan, kept.under]);
+      assert.ok(Buffer.from(told.latents.data).equals(Buffer.from(kept.latents.data)), `latents at ${at90k}`);
+    }
   });
 
   it('has its record and comes out bit for bit, also where its chunk was made again around it', async (t) => {
@@ -93,6 +104,26 @@ describe('a frame that was presented', { timeout: 120_000 }, () => {
     const refused = answers.filter(({ error }) => error?.code === 'at_capacity');
     assert.equal(refused.length, 40 - 33, 'one runs, 32 wait');
     assert.ok(answers.every(({ rgb, error }) => (rgb === undefined) !== (error === undefined)));
+  });
+
+  it('and in which its session ended, is decoded from what was written of it then', async () => {
+    for (const [id, frames] of [['first', 1], ['later', 8]] as const) {
+      rig.pictures.clear();
+      rig.open(id, { prompt: 'a city at noon' });
+      await rig.until(() => rig.frames.length > frames, 'inside a chunk');
+      const presented90k = frames * FRAME_90K - (frames === 1 ? 0 : FRAME_90K);
+      rig.request(id, 'stop', { request: 'interrupt' });
+      await rig.until(() => rig.messages.some((message) => message.type === 'request.applied' && message.requestId === 'stop' && message.sessionId === id), 'held');
+      await rig.end(id, Math.max(presented90k, FRAME_90K));
+      const last90k = rig.messages.flatMap((message) => (message.type === 'session.committed' && message.sessionId === id ? [message.media90k] : [])).at(-1)! - FRAME_90K;
+      const part = rig.written.flatMap((write) => (write.type === 'part' ? [write.chunk] : [])).at(-1);
+      const chunk = [...rig.chunks, ...(part === undefined ? [] : [part])].find(({ start90k, end90k }) => last90k >= start90k && last90k < end90k);
+      assert.ok(chunk !== undefined, `${id}: frame ${last90k / FRAME_90K}`);
+      const { rgb, error } = await decode(chunk, (last90k - chunk.start90k) / FRAME_90K);
+      assert.equal(error, undefined);
+      assert.ok(Buffer.from(rgb!).equals(rig.pictures.get(last90k)!), `${id}: the picture of the last frame`);
+      if (id === 'first') assert.ok(part !== undefined && rig.chunks.length === 0, 'nothing of it ever was whole');
+    }
   });
 
   it('says what is wrong with a frame that a chunk has not', async () => {

@@ -75,6 +75,21 @@ describe('a replay', { timeout: 180_000 }, () => {
     await rig.end('sought');
   });
 
+  it('plays up to what is not kept, and from behind it on with the bits that it had', async () => {
+    const all = rig.stored;
+    rig.stored = all.filter(({ chunk }) => chunk < 3 || chunk >= 12);
+    rig.replay('gap', { ...range(0), gaps: [{ from90k: 3 * CHUNK_90K, to90k: 12 * CHUNK_90K }] });
+    await rig.until(() => rig.pictures.size === 6, 'all before it');
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    assert.equal(rig.frames.at(-1)!.end90k, 3 * CHUNK_90K, 'it stands there');
+    rig.request('gap', 'over', { request: 'rewind', to90k: 12 * CHUNK_90K, exact: false });
+    await rig.until(() => rig.pictures.has(13 * CHUNK_90K), 'behind it');
+    assert.equal(rig.frames.find(({ epoch }) => epoch === rig.words.epoch)!.start90k, 12 * CHUNK_90K);
+    for (const [at90k, picture] of rig.pictures) assert.ok(Buffer.from(picture).equals(pictures.get(at90k)!), `the picture at ${at90k}`);
+    await rig.end('gap');
+    rig.stored = all;
+  });
+
   it('makes nothing of words', async () => {
     rig.replay('asked', range(0));
     await rig.until(() => rig.frames.length >= 1, 'a frame');

@@ -112,6 +112,31 @@ test('interrupted, it takes nothing in; resumed, it goes on from what was seen w
   await all.simulation.finish();
 });
 
+test('a fork is made of what comes in for it, from the level of the one that it left; that one goes on with what comes in for it', async () => {
+  const all = rig(0.75);
+  const session = all.simulation.open('s', 'scene 1');
+  await play(all, session, 12);
+  const at90k = session.held90k - FRAME;
+  push(all, session);
+  const fork = all.simulation.fork(session, 'fork', at90k);
+  assert.equal(fork.opened?.at90k, at90k);
+  const made = all.units.length;
+  await play(all, session, 6);
+  assert.equal(fork.videoFrames.length, 0, 'nothing has come in for it');
+  assert.ok(all.units.slice(made).every(({ sessionId }) => sessionId === 's'));
+  const from = all.pushed.length;
+  for (let chunk = 0; chunk < 6; chunk++) {
+    push(all, fork);
+    await all.simulation.run(CHUNK_MS);
+  }
+  assert.equal(fork.videoFrames[0]?.start90k, at90k);
+  const mine = all.units.slice(made).filter(({ sessionId, plan }) => sessionId === 'fork' && plan.component === 'video_encode');
+  assert.ok(mine.length >= 4 && mine.every(({ plan }) => all.pushed.indexOf((plan.inputs['rgb'] as { bytes: SharedArrayBuffer }).bytes) >= from));
+  assert.ok(mine.every(({ plan }) => (plan.inputs['level'] as { values: readonly number[] }).values[0] === 0.75));
+  assert.equal(session.words.epoch, 0);
+  await all.simulation.finish();
+});
+
 test('pictures of another size, a picture to start from, and frames for a program that takes none are refused', async () => {
   const all = rig();
   const session = all.simulation.open('s', null);

@@ -26,7 +26,7 @@ export class KeptLife {
     let archive: SessionArchive | null = null;
     const clock = () => this.rig.clock;
     const shared = { now: () => clock().now(), schedule: (atMs: number, run: () => void) => clock().schedule(atMs, run) };
-    archive = new SessionArchive({ storage: port, clock: shared, log, fingerprint: FINGERPRINT, windowChunks: 7 });
+    archive = new SessionArchive({ storage: port, clock: shared, log, fingerprint: () => FINGERPRINT, windowChunks: 7 });
     this.rig = new SessionRig({ archive, resumeMs: RESUME_MS, ...options });
     this.storage = new SessionStorage({ directory, retention: { maxAgeMs: 1e12, sessionBytes: 1e9 }, clock: this.rig.clock, log, tell: (writer, message) => writer === 'control' && archive?.receive(message) });
   }

@@ -99,6 +99,20 @@ describe('presented frames', () => {
     await assert.rejects(next.rig.registry.frames.find(session.id, 0), code('session_not_found'));
   });
 
+  it('of a chunk in which the session ended are there as far as they were presented, which the engine is told', async () => {
+    const life = begin();
+    const { session } = await life.rig.join();
+    life.chunks(session.id, 0, 1, madeChunk);
+    present(life, session.id, 5 * FRAME_90K);
+    await Promise.all([session.close('over'), life.rig.after(200)]);
+    const closed = life.rig.engine.sent.find((message) => message.type === 'session.close');
+    assert.ok(closed?.type === 'session.close' && closed.presented90k === 5 * FRAME_90K);
+    life.storage.receive('engine', { type: 'write', number: 100, write: { type: 'part', sessionId: session.id, branch: 0, chunk: madeChunk(2, { frames: 1 }) } });
+    const found = await life.rig.registry.frames.find(session.id, 4 * FRAME_90K);
+    assert.deepEqual([life.rig.registry.frames.receipt(found).chunk, found.sha256], [2, hash(2)]);
+    await assert.rejects(life.rig.registry.frames.find(session.id, 5 * FRAME_90K), code('not_kept'));
+  });
+
   it('were made with weights and adapters that the session tells of in stretches: the last goes on while it is live', async () => {
     const life = begin();
     const { session } = await life.rig.join();

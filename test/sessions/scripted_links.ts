@@ -89,6 +89,8 @@ export class ScriptedEngine extends ScriptedLink<ControlToEngine, EngineToContro
   /** `session.open` and `session.close` are left unanswered. */
   deaf = false;
   readonly open = new Set<string>();
+  /** Nothing of any session’s past. */
+  notInMemory = false;
   /** What it holds of frames that are in no whole chunk on disk. */
   seen: KeptChunk | null = null;
 
@@ -111,6 +113,7 @@ export class ScriptedEngine extends ScriptedLink<ControlToEngine, EngineToContro
         if (this.deaf) return;
         const { sessionId } = message;
         if (this.open.size >= this.capacity) return this.emit({ type: 'session.refused', sessionId, error: new SegueError('at_capacity', 'full').toBody() });
+        if (message.fork !== undefined && this.notInMemory) return this.emit({ type: 'session.refused', sessionId, error: new SegueError('not_kept', 'not in memory').toBody() });
         this.open.add(sessionId);
         return this.emit({ type: 'session.opened', sessionId, format: CARD.format });
       }

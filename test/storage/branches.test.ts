@@ -115,6 +115,48 @@ describe('branches of a story', () => {
     rig.end();
   });
 
+  it('what can be played again is all from the first chunk to the last, with what is missing between them', () => {
+    const rig = new StorageRig();
+    rig.write('control', session('a'));
+    rig.write('engine', ...[1, 2, 5, 6, 9].map((index) => chunk(0, index)));
+    const range = (from90k: number, to90k: number) => {
+      rig.storage.receive('control', { type: 'range.of', request: 1, sessionId: 'a', from90k, to90k });
+      return rig.messages('range.read').at(-1)!.range;
+    };
+    const gap = (from: number, to: number) => ({ from90k: from * CHUNK, to90k: to * CHUNK });
+    assert.deepEqual(range(0, Infinity), { chunk: 1, from90k: CHUNK, to90k: 10 * CHUNK, gaps: [gap(3, 5), gap(7, 9)] });
+    assert.deepEqual(range(4 * CHUNK, 7 * CHUNK - 100), { chunk: 5, from90k: 5 * CHUNK, to90k: 7 * CHUNK - 100 }, 'none at its ends');
+    assert.equal(range(7 * CHUNK, 9 * CHUNK), null);
+    rig.end();
+  });
+
+  it('what was seen of a chunk that never became whole is found until the chunk is there; nothing goes on from it, and it goes with its branch', async () => {
+    const rig = new StorageRig({ retention: { maxAgeMs: 1e12, sessionBytes: 6_000 } });
+    rig.write('control', session('a'));
+    const part = (branch: number, index: number): StorageWrite => ({ type: 'part', sessionId: 'a', branch, chunk: { ...keptChunk(index, 256), end90k: index * CHUNK + 7_500, data: `{"part":${branch}}` } });
+    rig.write('engine', ...[0, 1, 2].map((index) => chunk(0, index)), part(0, 3), branchOff(1, 0, 1), chunk(1, 1), part(1, 2));
+    const at = (media90k: number, branch?: number): string | null => {
+      rig.storage.receive('control', { type: 'chunk.at', request: media90k, sessionId: 'a', media90k, ...(branch === undefined ? {} : { branch }) });
+      const { chunk: found } = rig.messages('chunk.read').at(-1)!;
+      return found === null ? null : `${found.chunk} ${found.data} ${found.tensors.length}`;
+    };
+    assert.equal(at(3 * CHUNK + 100, 0), '3 {"part":0} 1');
+    assert.equal(at(2 * CHUNK + 100), '2 {"part":1} 1');
+    assert.deepEqual([at(2 * CHUNK + 7_500), at(3 * CHUNK)], [null, null], 'only what was seen');
+    assert.deepEqual(numbers(rig.world('a')!.story), [[0, 0], [1, 1]], 'the story ends with its last whole chunk');
+    await rig.after(30);
+    assert.equal(rig.messages('durable').flatMap(({ positions }) => positions).at(-1)!.media90k, 2 * CHUNK);
+    rig.write('engine', chunk(1, 2), chunk(1, 3), chunk(1, 4));
+    assert.match(at(2 * CHUNK + 100)!, /"branch":1/);
+    await rig.after(61_000);
+    rig.storage.close();
+    const database = new DatabaseSync(join(rig.directory, FILE_NAME));
+    assert.deepEqual(database.prepare('SELECT branch, chunk FROM parts').all().map((row) => ({ ...row })), [{ branch: 1, chunk: 2 }], 'what was left is too much');
+    assert.equal((database.prepare("SELECT count(*) AS n FROM tensors WHERE owner = 'part'").get() as { n: number }).n, 1);
+    database.close();
+    rig.end();
+  });
+
   it('what is too much goes from futures that were left, oldest first, before anything of the story in force', async () => {
     const rig = new StorageRig({ retention: { maxAgeMs: 1e12, sessionBytes: 14_000 } });
     threeFutures(rig);
@@ -140,5 +182,24 @@ describe('branches of a story', () => {
     rig.write('engine', branchOff(1, 0, 2), chunk(1, 2));
     assert.deepEqual(rig.world('a')!.story.chunks.map(({ chunk: number }) => number), [0, 1, 2]);
     rig.end();
+  });
+
+  it('a branch of a version that didn’t write down which future it is: its chunks say it', () => {
+    const rig = new StorageRig();
+    rig.write('control', session('a'));
+    rig.write('engine', ...[0, 1].map((index) => chunk(0, index)), branchOff(1, 0, 1), chunk(1, 1));
+    rig.storage.flush();
+    rig.storage.close();
+    const database = new DatabaseSync(join(rig.directory, FILE_NAME));
+    for (const table of ['branches', 'sessions']) database.exec(`ALTER TABLE ${table} DROP COLUMN lineage`);
+    database.exec('DROP TABLE parts');
+    database.exec('PRAGMA user_version = 2');
+    database.close();
+    const later = new StorageRig({ directory: rig.directory });
+    const { story, branches } = later.world('a')!;
+    assert.deepEqual([story.branch, 'lineage' in story, branches.map((branch) => 'lineage' in branch)], [1, false, [false]]);
+    later.write('engine', { type: 'branch', sessionId: 'a', branch: { branch: 2, parent: 1, fromChunk: 2, from90k: 2 * CHUNK, left90k: 10 * CHUNK, requestId: 'r', epoch: 2, lineage: 9 } });
+    assert.equal(later.world('a')!.story.lineage, 9);
+    later.end();
   });
 });

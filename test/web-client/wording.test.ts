@@ -60,7 +60,7 @@ describe('a budget that runs out', () => {
 
 describe('a drive that goes without', () => {
   it('says what, in a few words, and something of a rung that it does not know', () => {
-    assert.deepEqual(DEGRADE_RUNGS.map((rung) => degradedText({ rung })), ['Busy server: no previews', 'Busy server: keys land later', 'Busy server: slower than time']);
+    assert.deepEqual(DEGRADE_RUNGS.map((rung) => degradedText({ rung })), ['Busy server: no previews', 'Busy server: keys land later', 'Busy server: softer pictures', 'Busy server: slower than time']);
     assert.equal(degradedText({ rung: 'newer' as 'pace' }), 'Busy server');
   });
 });

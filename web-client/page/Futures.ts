@@ -14,6 +14,8 @@ export interface FuturesHost {
   client(): SegueClient | null;
   canvas(): HTMLCanvasElement;
   audio(): AudioContext | null;
+  /** What the drive is made of: a fork is made of it, too. Null: of nothing that comes in. */
+  camera(): MediaStreamTrack | null;
   /** Takes part in another session, beside the one on the large stage. */
   follow(client: SegueClient): void;
   /** Another client, with its picture, is the one on the large stage. */
@@ -49,7 +51,7 @@ export class Futures {
     const done = toasts.show(`Forking at ${clock(media90k)}…`, { shownMs: 10_000 });
     try {
       const forked = await client.fork({ media90k }).forked;
-      this.#host.follow(this.side.open(forked, { baseUrl, audio: this.#host.audio(), transport }));
+      this.#host.follow(this.side.open(forked, { baseUrl, audio: this.#host.audio(), transport, camera: this.#host.camera() }));
     } catch {
       // The client's `error` event says why.
     } finally {

@@ -19,7 +19,7 @@ import { Steering } from './Steering.ts';
 import { StyleControl } from './StyleControl.ts';
 import { Suggestions } from './Suggestions.ts';
 import { Toasts } from './Toasts.ts';
-import { degradedText, endingOf, sentence } from './wording.ts';
+import { clock, degradedText, endingOf, sentence } from './wording.ts';
 
 /** What the page shows: a client's state, and what comes before there is a client. */
 type RoomState = ClientState | 'idle' | 'waiting';
@@ -132,6 +132,7 @@ export class Room {
       client: () => this.#client,
       canvas: () => this.#world,
       audio: () => this.#sound,
+      camera: () => this.#camera.track,
       follow: (client) => this.#follow(client, []),
       take: (client, canvas) => this.#take(client, canvas),
     };
@@ -303,6 +304,7 @@ export class Room {
 
   #followReplay(client: SegueClient, range: ReplayRange): void {
     const again = { label: 'Play again', run: () => void client.rewind(range.from90k) };
+    client.on('gap', ({ from90k, to90k }) => void this.#toasts.show('Part of this drive was not kept', { detail: `It goes on at ${clock(to90k)}, ${Math.max(1, Math.round((to90k - from90k) / 90_000))} s later.` }));
     this.#replayed.follow(client, range, () => this.#futures.timeline.position90k, () => this.#toasts.show('That was the drive', { action: again, shownMs: Infinity }));
   }
 

@@ -31,12 +31,12 @@ export class SideStage {
   }
 
   /** Joins a fork, silently: the large stage is the one that is heard. */
-  open({ session, clientToken }: Forked, { baseUrl, audio, transport }: { readonly baseUrl: string; readonly audio: AudioContext | null; readonly transport: 'auto' | 'webrtc' | 'websocket' }): SegueClient {
+  open({ session, clientToken }: Forked, { baseUrl, audio, transport, camera }: { readonly baseUrl: string; readonly audio: AudioContext | null; readonly transport: 'auto' | 'webrtc' | 'websocket'; readonly camera: MediaStreamTrack | null }): SegueClient {
     this.close();
     const canvas = create('canvas', { className: 'world', width: 224, height: 128 });
     canvas.role = 'img';
     canvas.ariaLabel = 'The other future';
-    const client = joinSession({ baseUrl, sessionId: session, clientToken, canvas, audio: audio ?? false, transport });
+    const client = joinSession({ baseUrl, sessionId: session, clientToken, canvas, audio: audio ?? false, transport, ...(camera === null ? {} : { camera }) });
     client.setVolume(0);
     this.show(client, canvas);
     this.#prompt.focus({ preventScroll: true });

@@ -47,6 +47,17 @@ export class Timeline {
     this.#list = list;
     this.#actions = actions;
     list.addEventListener('keydown', (event) => this.#key(event));
+    // One of each for all cells: an hour of them holds no more listeners than none.
+    list.addEventListener('click', ({ target }) => {
+      const cell = this.#cellOf(target);
+      if (cell === undefined) return;
+      if ((target as Element).closest('.fork-here') !== null) actions.fork(cell.from90k);
+      else if ((target as Element).closest('.cell') !== null && !cell.abandoned) actions.rewind(cell.from90k);
+    });
+    list.addEventListener('dragstart', ({ target, dataTransfer }) => {
+      const cell = this.#cellOf(target);
+      if (cell !== undefined) dataTransfer?.setData(MOMENT, String(cell.from90k));
+    });
     // A thumbnail that is dragged out begins a future of its own.
     stage.addEventListener('dragover', (event) => event.dataTransfer?.types.includes(MOMENT) === true && event.preventDefault());
     stage.addEventListener('drop', (event) => {
@@ -167,9 +178,6 @@ export class Timeline {
     const item = create('li', {}, button, fork);
     button.dataset['testid'] = 'timeline-cell';
     button.dataset['from'] = String(cell.from90k);
-    button.addEventListener('click', () => !cell.abandoned && this.#actions.rewind(cell.from90k));
-    fork.addEventListener('click', () => this.#actions.fork(cell.from90k));
-    button.addEventListener('dragstart', (event) => event.dataTransfer?.setData(MOMENT, String(cell.from90k)));
     const shown = { item, button, picture, words };
     this.#shown.set(cell, shown);
     this.#list.append(item);
@@ -181,11 +189,17 @@ export class Timeline {
 
   #scrolledTo(entries: readonly IntersectionObserverEntry[]): void {
     for (const { target, isIntersecting } of entries) {
-      const cell = [...this.#shown].find(([, { item }]) => item === target)?.[0];
+      const cell = this.#cellOf(target);
       if (cell === undefined) continue;
       (target as HTMLElement).toggleAttribute('data-visible', isIntersecting);
       if (isIntersecting) this.#want(cell);
     }
+  }
+
+  /** The cell whose element this is, or lies in. */
+  #cellOf(target: EventTarget | null): TimelineCell | undefined {
+    const item = target instanceof Element ? target.closest('li') : null;
+    return item === null ? undefined : [...this.#shown].find(([, shown]) => shown.item === item)?.[0];
   }
 
   /** Its picture, where it can be seen and the server has it. */

@@ -78,6 +78,8 @@ export function degradedText({ rung }: Pick<Degraded, 'rung'>): string {
       return 'Busy server: no previews';
     case 'look_ahead':
       return 'Busy server: keys land later';
+    case 'steps':
+      return 'Busy server: softer pictures';
     case 'pace':
       return 'Busy server: slower than time';
     default:

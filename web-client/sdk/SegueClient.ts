@@ -3,7 +3,7 @@ import type { Speed, Steer } from './ActionState.ts';
 import { ClientError } from './ClientError.ts';
 import { Connection } from './Connection.ts';
 import { fences } from './fences.ts';
-import type { Accepted, Activity, Applied, BudgetWarning, Closed, DraftPreview, Forked, FrameNotice, Goaway, HoldExpired, IdleWarning, Ready, RequestCompleted, ServerMessage, SessionAdapter, SessionRequest, StateUpdate, StoryRewound, TextDelta } from './messages.ts';
+import type { Accepted, Activity, Applied, BudgetWarning, Closed, DraftPreview, Forked, FrameNotice, Goaway, HoldExpired, IdleWarning, Ready, ReplayGap, RequestCompleted, ServerMessage, SessionAdapter, SessionRequest, StateUpdate, StoryRewound, TextDelta } from './messages.ts';
 import type { PaintedFrame } from './PaintedFrame.ts';
 import { PositionReporter } from './PositionReporter.ts';
 import { Presenter } from './Presenter.ts';
@@ -63,6 +63,8 @@ export type ClientEvents = {
   forked: [answer: Forked];
   /** The story went back, by whoever drives: what was presented from there on is no part of it any more. */
   rewound: [notice: StoryRewound];
+  /** A replay passes over what of its story is not kept. */
+  gap: [gap: ReplayGap];
   /** A measure of a request has become known. */
   measure: [measure: RequestMeasure];
   /** Whose turn it is: who speaks, and what the session does about it. */
@@ -406,6 +408,9 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
         return;
       case 'session.rewound':
         this.emit('rewound', message);
+        return;
+      case 'replay.gap':
+        this.emit('gap', message);
         return;
       case 'goaway':
         this.emit('goaway', message);

@@ -2,7 +2,7 @@
 import type { PROTOCOL_VERSION, ServerControlMessage, ServerStateMessage } from '../../src/protocol/channel.ts';
 import type { ErrorBody } from '../../src/protocol/errors.ts';
 
-export type { ActionInput, Activity, ControlMessage, FrameNotice, HoldExpired, InputMessage, PositionInput, RequestCompleted, ServerControlMessage, ServerStateMessage, SessionRequest, StateUpdate, StoryRewound, TextDelta } from '../../src/protocol/channel.ts';
+export type { ActionInput, Activity, ControlMessage, FrameNotice, HoldExpired, InputMessage, PositionInput, ReplayGap, RequestCompleted, ServerControlMessage, ServerStateMessage, SessionRequest, StateUpdate, StoryRewound, TextDelta } from '../../src/protocol/channel.ts';
 export type { AdapterInForce, AdapterOffer, SessionAdapter } from '../../src/protocol/session_adapter.ts';
 export type { PromptWarning } from '../../src/protocol/prompt_warning.ts';
 export type { Degraded } from '../../src/protocol/degraded.ts';

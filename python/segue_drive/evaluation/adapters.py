@@ -23,7 +23,7 @@ from ..training.held_out import HeldOut
 from ..vocabulary import canonical_prompt
 from ..world import Attributes, World, render
 from ..world.styles import STYLES
-from .cases import TURN_CHUNK, Case, chunk_noise, make_cases
+from .cases import TURN_CHUNK, Case, chunk_noise, make_cases, time_to_stay
 from .lines import Line, number_line, share_line
 from .place_judge import PlaceJudge
 from .streams import NUM_STEPS, decode_frame
@@ -33,7 +33,6 @@ SWITCH = WINDOW_CHUNKS + 1  # the window holds nothing in the style, and nothing
 STYLED_CHUNKS = 9  # 1.5 s
 BATCH = 4
 FITTED_ON = 500  # renders
-SECONDS_PER_CHUNK = 1 / 6
 SHEET_STATES = ((0, 1, 0), (1, 2, 0), (2, 3, 1), (3, 1, 0), (4, 0, 3), (2, 1, 0))
 STRIP_STATES = ((3, 2, 0), (0, 1, 0))
 STRIP_CHUNKS = (-1, 0, 1, 2, 3, 5)  # from the switch on
@@ -110,7 +109,7 @@ class _Seen:
 
     def lines(self, name: str, count: int) -> list[Line]:
         shown, gone = np.array(self.shown), np.array(self.gone)
-        on, off = [_time_to_stay(row) for row in shown], [_time_to_stay(row) for row in gone]
+        on, off = [time_to_stay(row) for row in shown], [time_to_stay(row) for row in gone]
         settled = shown[:, 3:]
         ratio = sum(self.places) / max(1, sum(self.world_places))
         return [
@@ -150,14 +149,6 @@ def _follow(
     seen.between += ((scores[0] < scores[1]) & (scores[1] < scores[2])).tolist()
     for chunk in untouched[:2]:  # one denoised, and one that has seen what was written of it
         seen.off_difference = max(seen.off_difference, float(np.abs(zero.chunk(adapter.graph_inputs(rows, 0.0)) - chunk).max()))
-
-
-def _time_to_stay(right: np.ndarray) -> float | None:
-    """Seconds from the switch to the end of the first chunk from which on all are right; None when the last isn't."""
-    if not right[-1]:
-        return None
-    wrong = np.flatnonzero(~right)
-    return float((wrong[-1] + 2 if len(wrong) else 1) * SECONDS_PER_CHUNK)
 
 
 def _drive_like(case: Case, seed: tuple[int, ...]) -> np.ndarray:

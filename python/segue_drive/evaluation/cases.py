@@ -69,3 +69,11 @@ def make_cases(family: str, count: int, seed: int, held_out: HeldOut) -> list[Ca
 
 def chunk_noise(generators: list[np.random.Generator]) -> np.ndarray:
     return np.stack([g.standard_normal((NUM_TOKENS, TOKEN_DIM), np.float32) for g in generators])
+
+
+def time_to_stay(right: np.ndarray) -> float | None:
+    """Seconds from the switch to the end of the first chunk from which on all are right; None when the last one isn't."""
+    if not right[-1]:
+        return None
+    wrong = np.flatnonzero(~right)
+    return float((wrong[-1] + 2 if len(wrong) else 1) / 6)

@@ -32,7 +32,8 @@ from ..world import Attributes, World, render, sound_controls
 from .against_renders import after_true_context, colours_of_roll_outs
 from .adapters import measure_adapters
 from .autoencoder import measure_autoencoder
-from .cases import FAMILIES, LAST_CHUNK, SWITCH_CHUNK, Case, make_cases
+from .cases import FAMILIES, LAST_CHUNK, SWITCH_CHUNK, Case, make_cases, time_to_stay
+from .fewer_steps import measure_fewer_steps
 from .given_video import GivenVideo
 from .lines import Line, number_line, share_line
 from .soak import soak
@@ -85,7 +86,7 @@ class Evaluation:
                 right.append(np.all(np.array(after[-len(part) :]), 1))
                 shown = [decode_frame(self.graphs, chunks[c], f) for c, f in ((LAST_CHUNK - 1, 1), (LAST_CHUNK, 0), (LAST_CHUNK, 1))]
                 changes += [_change(list(three)) for three in zip(*shown)]
-                reached += [_time_to_stay(row) for row in np.array(right).T]
+                reached += [time_to_stay(row) for row in np.array(right).T]
         self._adherence(name, before, after)
         if name != "trained":
             return
@@ -181,6 +182,10 @@ class Evaluation:
         base = json.loads((self.model / "manifest.json").read_text())["adapter_compatibility"]["base"]
         self.add(*measure_adapters(self.graphs, read_adapters(self.model, base), self.cases, self.seed))
 
+    def fewer_steps(self) -> None:
+        for line in measure_fewer_steps(self.graphs, self.judge, self.cases, self.seed, self.held_out):
+            self.add(line)
+
     def size(self) -> None:
         total = sum(path.stat().st_size for folder in ("weights", "adapters") for path in (self.model / folder).glob("*"))
         self.add(
@@ -198,14 +203,6 @@ class Evaluation:
         (folder / "words.json").write_text(json.dumps(words, indent=2) + "\n")
         truth = [{name: words[name][value] for name, value in zip(ATTRIBUTES, state)} for _, state in self.stills]
         (folder / "truth.json").write_text(json.dumps(truth, indent=2) + "\n")
-
-
-def _time_to_stay(right: np.ndarray) -> float | None:
-    """Seconds from the switch to the end of the first chunk from which on all are right; None when the last one isn't."""
-    if not right[-1]:
-        return None
-    wrong = np.flatnonzero(~right)
-    return float((wrong[-1] + 2 if len(wrong) else 1) / 6)
 
 
 def _drive_like(case: Case, chunk: int, seed: tuple[int, ...]) -> tuple[list[np.ndarray], np.ndarray]:
@@ -243,7 +240,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--soak-minutes", type=int, default=0)
-    parser.add_argument("--parts", nargs="*", help="only these: size, speed, ratio, batch, director, a family of cases, image, video, steering, colours, adapters, true context, autoencoder, soak")
+    parser.add_argument("--parts", nargs="*", help="only these: size, speed, ratio, batch, director, a family of cases, image, video, steering, colours, fewer steps, adapters, true context, autoencoder, soak")
     parser.add_argument("--stills", type=Path)
     parser.add_argument("--baseline-graphs", type=Path, help="folder of other graphs for the same work: adds the ratio of frames/s")
     parser.add_argument("--out", type=Path, help="also write the lines to this file")
@@ -255,6 +252,7 @@ def main() -> None:
         **{name: functools.partial(run.family, name) for name in FAMILIES}, "image": run.image_to_video, "steering": run.steering_between_steps,
         "colours": lambda: run.add(*colours_of_roll_outs(run.graphs, args.cases, args.seed, run.held_out)),
         "video": run.given_video,
+        "fewer steps": run.fewer_steps,
     }
     if (args.model / "adapters").exists():
         measures["adapters"] = run.adapters

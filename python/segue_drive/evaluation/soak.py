@@ -11,7 +11,7 @@ from ..training.held_out import TRAINING_TEMPLATES, HeldOut
 from ..training.prompts import phrased
 from .cases import chunk_noise
 from .lines import Line, number_line, share_line
-from .streams import decode_frame, denoise
+from .streams import NUM_STEPS, decode_frame, denoise
 
 STREAMS = 10  # about 200 judged frames a minute
 ASKED_EVERY = 48  # chunks; 8 s
@@ -22,7 +22,7 @@ FROZEN, FLICKER = 0.02, 40.0
 PLAIN_STD = 3.0  # of a frame's pixels: below this it shows nothing
 
 
-def soak(graphs: DriveGraphs, judge: Judge, minutes: int, seed: int, held_out: HeldOut) -> list[Line]:
+def soak(graphs: DriveGraphs, judge: Judge, minutes: int, seed: int, held_out: HeldOut, steps: int = NUM_STEPS) -> list[Line]:
     """All streams in one batch; a new prompt every 8 s, a new action every 2 s. Speeds 1..3, so that a still frame is a fault."""
     rng = np.random.default_rng((seed, 900))
     state, generators = StreamState(STREAMS), [np.random.default_rng((seed, 901, i)) for i in range(STREAMS)]
@@ -37,7 +37,7 @@ def soak(graphs: DriveGraphs, judge: Judge, minutes: int, seed: int, held_out: H
             truth = np.array(asked)
         if chunk % 12 == 0:
             actions = np.stack([rng.integers(0, 3, STREAMS), rng.integers(1, 4, STREAMS)], 1)
-        x = denoise(graphs, state, [text] * 2, [actions] * 2, chunk_noise(generators))
+        x = denoise(graphs, state, [text] * steps, [actions] * steps, chunk_noise(generators))
         write_chunk(graphs, state, text, actions[:, :1], actions[:, 1:], x, chunk_noise(generators))
         if chunk % ASKED_EVERY in JUDGED_AFTER:
             frames = [decode_frame(graphs, x, f) for f in range(2)]
@@ -48,11 +48,12 @@ def soak(graphs: DriveGraphs, judge: Judge, minutes: int, seed: int, held_out: H
             faults += int(broken.sum())
             pairs += STREAMS
             spread.append(float(x[:, :28].std()))
+    name = f"soak of {minutes} min" + (f", {steps} denoise step a chunk" if steps != NUM_STEPS else "")
     first, last = hits[0], hits[minutes - 1]
     return [
-        share_line(f"soak of {minutes} min: all three right in the first minute", sum(first), len(first)),
-        share_line(f"soak of {minutes} min: all three right in the last minute", sum(last), len(last)),
-        number_line(f"soak of {minutes} min: points lost from first to last minute", 100 * (np.mean(first) - np.mean(last)), "points", at_most=3),
-        number_line(f"soak of {minutes} min: frozen, flickering or plain frames", faults, "frames", at_most=0, count=pairs),
-        number_line(f"soak of {minutes} min: spread of latents, last over first tenth", float(np.mean(spread[-len(spread) // 10 :]) / np.mean(spread[: max(1, len(spread) // 10)])), "ratio", at_least=0.85, at_most=1.15),
+        share_line(f"{name}: all three right in the first minute", sum(first), len(first)),
+        share_line(f"{name}: all three right in the last minute", sum(last), len(last)),
+        number_line(f"{name}: points lost from first to last minute", 100 * (np.mean(first) - np.mean(last)), "points", at_most=3),
+        number_line(f"{name}: frozen, flickering or plain frames", faults, "frames", at_most=0, count=pairs),
+        number_line(f"{name}: spread of latents, last over first tenth", float(np.mean(spread[-len(spread) // 10 :]) / np.mean(spread[: max(1, len(spread) // 10)])), "ratio", at_least=0.85, at_most=1.15),
     ]

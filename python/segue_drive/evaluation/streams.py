@@ -1,6 +1,8 @@
-"""Cases through the graphs, in the serving configuration: two denoise steps a chunk, one clean write, window of seven chunks."""
+"""Cases through the graphs, in the serving configuration: two denoise steps a chunk unless told otherwise, one clean write, window of seven chunks."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -13,12 +15,12 @@ Text = dict[str, np.ndarray]
 
 
 def denoise(graphs: DriveGraphs, state: StreamState, texts: list[Text], actions: list[np.ndarray], eps: np.ndarray) -> np.ndarray:
-    """A chunk whose denoise steps may each have another text and action (`[B, 2]`): a change that arrives between them."""
+    """A chunk whose denoise steps may each have another text and action (`[B, 2]`): a change that arrives between them. There are as many steps as texts."""
     shared = {
         "eps": eps, "prev": state.prev, "pin": np.zeros_like(eps), "pin_frames": np.zeros((state.batch, 2), np.float32), "t_prev": state.t_prev,
         **state.time_inputs(), **state.window_inputs(),
     }
-    x, levels = eps, noise_levels(NUM_STEPS)
+    x, levels = eps, noise_levels(len(texts))
     for step, (t, t_next) in enumerate(zip(levels[:-1], levels[1:])):
         steer, speed = actions[step][:, :1], actions[step][:, 1:]
         x = graphs.run(
@@ -32,8 +34,10 @@ def choose(rows: np.ndarray, yes: Text, no: Text) -> Text:
     return {name: np.where(rows.reshape(-1, *[1] * (yes[name].ndim - 1)), yes[name], no[name]) for name in yes}
 
 
-def run_cases(graphs: DriveGraphs, cases: list[Case], chunks: int = NUM_CHUNKS, start: np.ndarray | None = None) -> np.ndarray:
-    """Latents `[chunks, B, 32, 128]`. `start` replaces the first chunk."""
+def run_cases(
+    graphs: DriveGraphs, cases: list[Case], chunks: int = NUM_CHUNKS, start: np.ndarray | None = None, steps_of: Callable[[int], int] = lambda chunk: NUM_STEPS,
+) -> np.ndarray:
+    """Latents `[chunks, B, 32, 128]`. `start` replaces the first chunk; `steps_of` a chunk's index is its number of denoise steps."""
     state = StreamState(len(cases))
     generators = [case.noise() for case in cases]
     before, after = (encode_prompts(graphs, [case.prompts[i] for case in cases]) for i in (0, 1))
@@ -46,10 +50,16 @@ def run_cases(graphs: DriveGraphs, cases: list[Case], chunks: int = NUM_CHUNKS, 
         if chunk == SWITCH_CHUNK and steered.any():
             first_text, first_actions = choose(steered, before, after), np.where(steered[:, None], pressed(chunk - 1), actions)
         eps = chunk_noise(generators)
-        x = start if chunk == 0 and start is not None else denoise(graphs, state, [first_text, text], [first_actions, actions], eps)
+        x = start if chunk == 0 and start is not None else denoise(graphs, state, *_by_step(steps_of(chunk), first_text, text, first_actions, actions), eps)
         write_chunk(graphs, state, text, actions[:, :1], actions[:, 1:], x, chunk_noise(generators))
         out.append(x)
     return np.stack(out)
+
+
+def _by_step(steps: int, first_text: Text, text: Text, first_actions: np.ndarray, actions: np.ndarray) -> tuple[list[Text], list[np.ndarray]]:
+    """Text and actions of each step: what changes within a chunk does after its first; where that is the only one, nothing changes within it."""
+    later = max(1, steps - 1)
+    return ([first_text] * (steps - later) + [text] * later), ([first_actions] * (steps - later) + [actions] * later)
 
 
 def steer_response(graphs: DriveGraphs, cases: list[Case]) -> np.ndarray:

@@ -97,7 +97,8 @@ class AdapterStage(TransformerStage):
 
     def train_step(self, step: int) -> dict[str, float]:
         plan = self.plan
-        loss, facts = self.loss(draw_batch(self.pool, plan.batch, plan.own_share, plan.most_depth, self.rng))
+        with self.precision():
+            loss, facts = self.loss(draw_batch(self.pool, plan.batch, plan.own_share, plan.most_depth, self.rng))
         for group in self.adam.param_groups:
             group["lr"] = plan.rate * rate_at(step, plan)
         self.adam.zero_grad(set_to_none=True)

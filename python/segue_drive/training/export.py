@@ -78,9 +78,13 @@ def export(run: Path, source: Path | None, out: Path) -> dict:
             if source is not None:  # buffers that aren't trained
                 load_strictly(module, read_source(source, name), rules, derived)
             load_average(module, stored)
-            earlier = {"before": history[name]} if isinstance(history.get(name), dict) else {}
-            lineage[name] = {"steps": stored["step"], "plan": stored["facts"]["plan"], "held_out": stored["facts"]["held_out"], **earlier}
-            normalisation = stored["facts"].get("normalisation", normalisation)
+            facts = stored["facts"]
+            if facts.get("from_nothing"):
+                earlier = {"from_nothing": True}
+            else:
+                earlier = {"before": history[name]} if isinstance(history.get(name), dict) else {}
+            lineage[name] = {"steps": stored["step"], "plan": facts["plan"], "held_out": facts["held_out"], **earlier}
+            normalisation = facts.get("normalisation", normalisation)
         elif source is not None:
             load_strictly(module, read_source(source, name), rules, derived)
             lineage[name] = history.get(name, "of the parent")

@@ -4,6 +4,9 @@ What a server does is what is trained: a chunk is made in two denoise steps on w
 prompt or action may arrive between the two steps. Half of the steps are of that kind; the others denoise from any noise level. Predictions are of
 the clean chunk, scored by `energy_score` with two noise samples, so that two steps give a sample and not an average. The director's task
 shares the text experts and is trained beside.
+
+A transformer without weights (`--from-nothing`, or no `--source`) learns the world more cheaply from squared errors of one sample: `squared_until`, at first on true
+context alone: `served_from`.
 """
 
 from __future__ import annotations
@@ -51,6 +54,9 @@ class TransformerPlan:
     warmup: int = 40
     decay_from: float = 0.7
     average: float = 0.995
+    served_from: float = 0.0  # share of the steps, the first ones, that denoise from any noise level on true context; none of the others' mix
+    squared_until: float = 0.0  # share of the steps, the first ones, that score one sample by its squared error
+    bfloat16: int = 0  # products of the passes and of Muon; weights, their average and all sums stay float32
     serving_share: float = 0.6  # of the steps in the serving configuration, the rest at any noise level
     full_noise_share: float = 0.5  # of the latter's chunks at level 1, where serving starts
     own_share: float = 0.6  # of the clips with own context
@@ -70,8 +76,8 @@ class TransformerPlan:
 
 
 def scored(samples: Tensor, truth: Tensor, plan: TransformerPlan) -> tuple[Tensor, dict[str, float]]:
-    """samples `[2, B, N, 32, 128]`"""
-    score = energy_score(samples, truth, plan.dispersion)
+    """samples `[S, B, N, 32, 128]`: the energy score of two, the squared error of one"""
+    score = energy_score(samples, truth, plan.dispersion) if len(samples) > 1 else (samples[0] - truth).square().mean(-1)
     picture, sound = score[..., :NUM_PICTURE_TOKENS].mean(), score[..., NUM_PICTURE_TOKENS:].mean()
     return picture + plan.sound_weight * sound, {"picture": picture.item(), "sound": sound.item()}
 
@@ -101,7 +107,7 @@ class ServingPass:
         flat = denoise_clip(
             self.net, x.flatten(0, 1), level.repeat(samples, 1), actions.repeat(samples, 1, 1), text.repeated(samples), self.written.repeated(samples),
         )
-        return flat.unflatten(0, (samples, -1))
+        return flat.float().unflatten(0, (samples, -1))
 
     def two_steps(self, samples: int, late: tuple[Tensor, Tensor] | None) -> Tensor:
         """Only the second step carries a gradient."""
@@ -117,14 +123,15 @@ class ServingPass:
 class TransformerStage:
     name = "transformer"  # of the checkpoint and the log
 
-    def __init__(self, run: Path, source: Path | None, plan: TransformerPlan, seed: int, device: torch.device, workers: int = 0) -> None:
-        self.plan, self.run, self.device = plan, run, device
+    def __init__(self, run: Path, source: Path | None, plan: TransformerPlan, seed: int, device: torch.device, workers: int = 0, from_nothing: bool = False) -> None:
+        """`from_nothing` takes only the autoencoder and the normalisation from `source`."""
+        self.plan, self.run, self.device, self.from_nothing = plan, run, device, from_nothing or source is None
         self.rng = np.random.default_rng((seed, 3))
         torch.manual_seed(seed + 1)
         self.held_out = HeldOut.open()
         self.net = DriveTransformer()
         self.encoder, normalisation = starting_encoder(run, source, self.held_out, seed, device)
-        if source is not None:
+        if source is not None and not from_nothing:
             raw = read_source(source, "transformer")
             load_strictly(self.net, raw, key_mapping.TRANSFORMER, key_mapping.TRANSFORMER_DERIVED)
         else:
@@ -155,28 +162,37 @@ class TransformerStage:
     def serving_pass(self, batch: ClipBatch) -> ServingPass:
         return ServingPass(self.net, batch, self.device)
 
-    def loss(self, batch: ClipBatch) -> tuple[Tensor, dict[str, float]]:
+    def precision(self) -> torch.autocast:
+        # without its cache, which would hand weights cast under no_grad, and so without a gradient, to later passes
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.plan.bfloat16 > 0, cache_enabled=False)
+
+    def loss(self, batch: ClipBatch, num_samples: int = NUM_SAMPLES, serving_share: float | None = None) -> tuple[Tensor, dict[str, float]]:
+        """`serving_share` in place of the plan's."""
         plan = self.plan
         run = self.serving_pass(batch)
         truth = batch.truth.to(self.device)
-        if self.rng.random() < plan.serving_share:
+        if self.rng.random() < (plan.serving_share if serving_share is None else serving_share):
             steered = torch.from_numpy(self.rng.random(batch.depth.shape) < plan.steer_share)
-            samples = run.two_steps(NUM_SAMPLES, batch.late(steered))
+            samples = run.two_steps(num_samples, batch.late(steered))
             keep_own_chunks(self.pool, batch, samples[0], plan.most_depth)
             kind = "serving"
         else:
             level = draw_levels(batch.depth.shape, plan).to(self.device)
-            noise = torch.randn((NUM_SAMPLES, *truth.shape), device=self.device)
+            noise = torch.randn((num_samples, *truth.shape), device=self.device)
             wide = level[..., None, None]
-            samples = run.denoise((1 - wide) * truth + wide * noise, level, NUM_SAMPLES)
+            samples = run.denoise((1 - wide) * truth + wide * noise, level, num_samples)
             kind = "denoise"
         loss, facts = scored(samples, truth, plan)
-        return loss, {f"{kind}_{name}": value for name, value in facts.items()}
+        measure = "" if num_samples > 1 else "squared_"
+        return loss, {f"{kind}_{measure}{name}": value for name, value in facts.items()}
 
     def train_step(self, step: int) -> dict[str, float]:
         plan = self.plan
-        batch = draw_batch(self.pool, plan.batch, plan.own_share, plan.most_depth, self.rng)
-        loss, facts = self.loss(batch)
+        served = step >= plan.steps * plan.served_from
+        num_samples = 1 if step < plan.steps * plan.squared_until else NUM_SAMPLES
+        batch = draw_batch(self.pool, plan.batch, plan.own_share if served else 0.0, plan.most_depth, self.rng)
+        with self.precision():
+            loss, facts = self.loss(batch, num_samples, plan.serving_share if served else 0.0)
         if step % plan.director_every == 0:
             director = director_loss(self.net, *(t.to(self.device) for t in director_batch(self.rng, self.held_out, plan.director_batch)))
             loss = loss + plan.director_weight * director
@@ -190,7 +206,8 @@ class TransformerStage:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.others, 1.0)
         self.adam.step()
-        self.muon.step()
+        with self.precision():
+            self.muon.step()
         self.average.update(self.net)
         return facts
 
@@ -230,12 +247,14 @@ class TransformerStage:
             validation.add()
         while len(self.pool) < min(plan.pool_first, plan.pool_capacity) and not stop.asked:
             threads.adapt()
-            self.pool.add()
+            with self.precision():
+                self.pool.add()
         sums: dict[str, list[float]] = {}
         while step < plan.steps and not stop.asked:
             threads.adapt()
             while self.pool.made < plan.pool_first + step * plan.clips_per_step:
-                self.pool.add()
+                with self.precision():
+                    self.pool.add()
             if step % plan.measure_every == 0:
                 self.average.swap(self.learnt)
                 measured = self.measure(validation)
@@ -255,7 +274,7 @@ class TransformerStage:
         return step
 
     def save(self, step: int) -> None:
-        self.checkpoint.save(step, {"plan": asdict(self.plan), "held_out": self.held_out.sha256, "normalisation": self.normalisation})
+        self.checkpoint.save(step, {"plan": asdict(self.plan), "held_out": self.held_out.sha256, "from_nothing": self.from_nothing, "normalisation": self.normalisation})
 
 
 def motion(chunks: Tensor) -> Tensor:
@@ -311,10 +330,12 @@ def load_average(module: torch.nn.Module, stored: dict, name: str = "average") -
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(parser)
+    parser.add_argument("--from-nothing", action="store_true", help="with --source: take only its autoencoder, and start the transformer at random weights")
     add_override_argument(parser)
     args = parser.parse_args()
     threads, stop = IdleThreads(args.threads), StopRequest()
-    stage = TransformerStage(args.run, args.source, overridden(TransformerPlan(), args.overrides), args.seed, torch.device(args.device), args.render_workers)
+    plan = overridden(TransformerPlan(), args.overrides)
+    stage = TransformerStage(args.run, args.source, plan, args.seed, torch.device(args.device), args.render_workers, args.from_nothing)
     print(f"ended at step {stage.train(threads, stop)}")
 
 

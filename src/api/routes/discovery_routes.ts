@@ -32,10 +32,10 @@ const ProgramView = Type.Object({
 /** What is served here, and in which language: models, programs, the deployment card, traces, schemas. */
 export function discoveryRoutes(fastify: FastifyInstance, { registry, card, programs }: ApiContext): void {
   const app = fastify.withTypeProvider<TypeBoxTypeProvider>();
-  const { modelId: id, weightsVersion, format, framesPerChunk, vocabulary, adapters = [] } = card;
+  const { modelId: id, format, framesPerChunk, vocabulary, adapters = [] } = card;
 
   app.get('/v1/models', { config: { access: 'any' }, schema: { summary: 'Models', tags: ['discovery'], response: { 200: Type.Object({ models: Type.Array(ModelView) }), ...ERROR_RESPONSES } } }, async () => ({
-    models: [{ id, weightsVersion, format: { ...format }, framesPerChunk, vocabulary: [...vocabulary], adapters: adapters.map((adapter) => ({ ...adapter })) }],
+    models: [{ id, weightsVersion: card.weightsVersion, format: { ...format }, framesPerChunk, vocabulary: [...vocabulary], adapters: adapters.map((adapter) => ({ ...adapter })) }],
   }));
 
   app.get('/v1/programs', { config: { access: 'any' }, schema: { summary: 'Realtime programs', tags: ['discovery'], response: { 200: Type.Object({ programs: Type.Array(ProgramView) }), ...ERROR_RESPONSES } } }, async () => ({

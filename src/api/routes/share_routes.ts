@@ -29,10 +29,10 @@ export function shareRoutes(fastify: FastifyInstance, { registry, tokens, clock,
     const waitMs = bucket.take(request.ip);
     if (waitMs > 0) throw new SegueError('rate_limited', 'too many replays from this address', { retryAfterMs: waitMs });
     const session = await registry.replay(principal.sessionId, principal);
-    const { from90k, to90k } = session.plays!;
+    const { from90k, to90k, gaps } = session.plays!;
     // Of the replay, which is this viewer's own; of what it plays it may do nothing.
     const { token, expiresAt } = await tokens.issue({ sessionId: session.id, roles: ['drive', 'watch'] });
-    return reply.code(201).send({ id: session.id, state: session.state, clientToken: token, expiresAt, estimate: { costPerSecond: card.deviceSecondsPerSecond }, from90k, to90k });
+    return reply.code(201).send({ id: session.id, state: session.state, clientToken: token, expiresAt, estimate: { costPerSecond: card.deviceSecondsPerSecond }, from90k, to90k, ...(gaps === undefined ? {} : { gaps: gaps.map((gap) => ({ ...gap })) }) });
   });
 }
 

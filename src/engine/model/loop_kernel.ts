@@ -60,6 +60,8 @@ export interface Conditioning {
   readonly mix?: readonly WeightedPrompt[];
   /** Absent or null: the model as it is. */
   readonly adapter?: AppliedAdapter | null;
+  /** Denoise steps of a chunk that begins under it; absent: as its loop declares. One that is under way keeps its own. */
+  readonly steps?: number;
 }
 
 /** A prompt as its encoder left it: blocks by output name. */

@@ -20,6 +20,8 @@ export interface Taken<State> {
   /** Ports whose first item was taken. */
   readonly taken: readonly string[];
   readonly gives?: readonly Given[];
+  /** Outputs that nothing comes from any more: what hangs on them alone runs nothing. */
+  readonly closes?: readonly string[];
 }
 
 /** Items at the head of a node's inputs, by port; absent where none waits. */
@@ -42,6 +44,8 @@ export interface InlineNode<State extends NodeState = NodeState> {
   readonly components: readonly string[];
   readonly inputs: Ports;
   readonly outputs: Ports;
+  /** Passes items on without a step: takes none while what it gave waits. */
+  readonly passes?: true;
   /** @param connected inputs that an edge leads to: all but optional ones always. */
   open(seed: number, connected: ReadonlySet<string>): State;
   /** Takes from the heads of its inputs what it can use now; null where it waits. @throws {SegueError} for an input that can't be run. */
@@ -50,6 +54,8 @@ export interface InlineNode<State extends NodeState = NodeState> {
   turn(state: State): NodeTurn | null;
   /** After a committed step; `loop` is the loop's state after it. */
   stepped(state: State, loop: LoopState, outputs: StepOutputs): { readonly state: State; readonly gives: readonly Given[] };
+  /** Has taken something that it hasn't given whole yet. */
+  midway(state: State): boolean;
   /** Has given all that it will. */
   finished(state: State): boolean;
   /** Blocks that it keeps alive beside those of items it hasn't taken yet. */
@@ -61,5 +67,5 @@ export interface InlineNode<State extends NodeState = NodeState> {
 export interface InlineSink<State = unknown> {
   readonly inputs: Ports;
   open(): State;
-  take(state: State, heads: Heads): (Omit<Taken<State>, 'gives'> & { readonly event: RunEvent }) | null;
+  take(state: State, heads: Heads): (Omit<Taken<State>, 'gives' | 'closes'> & { readonly event: RunEvent }) | null;
 }

@@ -14,8 +14,17 @@ export type RunEvent =
   | RunMedia
   /** A picture alone. */
   | { readonly type: 'picture'; readonly videoSlot: number }
+  /** Of a stage of a disaggregated run: an item for another. Its blocks are held until it is there. */
+  | HandOverEvent
   /** Natural logarithms, one per token that was asked about. */
   | { readonly type: 'logprobs'; readonly values: readonly number[] };
+
+export interface HandOverEvent {
+  readonly type: 'handover';
+  readonly handOver: string;
+  readonly value: unknown;
+  readonly blocks: readonly BlockId[];
+}
 
 /** Picture and sound of one frame's time. */
 export interface RunMedia {
@@ -50,6 +59,8 @@ export interface InlineDemand {
 /** Inputs of a run that come item by item. */
 export interface InlineIntake<State> {
   readonly names: readonly string[];
+  /** Those that other stages of the same run give: whoever runs them all watches that they come. */
+  readonly internal?: readonly string[];
   /** Of which the next item can be taken now. */
   wants(state: State): readonly string[];
   /** @param value null: no more come. @throws {SegueError} `bad_request` for an item that can't be run. */
@@ -71,6 +82,10 @@ export interface InlineProgram<State = unknown> {
   turns(state: State): readonly LoopTurn[];
   current(state: State, loopId: string): LoopState | null;
   advance(state: State, step: CommittedStep): InlineTransition<State>;
+  /** Tries of one step of a loop before the run fails; absent: {@link DEFAULT_ATTEMPTS}. */
+  attempts?(loopId: string): number;
+  /** Loops that have to step before the run may be cancelled; none, or absent: at once. */
+  beforeCancelling?(state: State): readonly string[];
   /** Everything was given; no loop has a step left. */
   finished(state: State): boolean;
   /** Where it stands, in words: for the error of a run that can't go on. */

@@ -1,3 +1,6 @@
+import type { ControlSpec } from './ControlNode.ts';
+import { checkPolicy, type LoopOffer, type NodePolicy } from './node_policy.ts';
+
 /**
  * What a program is made of: nodes that run loops and edges that say what flows between them. Declared apart from the code that runs
  * it, so that a program can be checked against a model before any of it runs, exported on the card, and drawn.
@@ -27,7 +30,10 @@ export interface LoopInterruption {
   readonly says: string;
 }
 
-export type ProgramNode =
+/** One node: what it runs, and what holds for it. */
+export type ProgramNode = ProgramNodeKind & NodePolicy;
+
+export type ProgramNodeKind =
   /** Steps a named loop of the model. */
   | { readonly kind: 'model_loop'; readonly loopKind: string; readonly components: readonly string[] }
   /** Runs one component once. */
@@ -36,8 +42,8 @@ export type ProgramNode =
   | { readonly kind: 'condition'; readonly condition: 'action_condition' }
   | { readonly kind: 'external'; readonly service: string }
   | { readonly kind: 'artifact'; readonly access: 'read' | 'write' }
-  /** Branches, joins, waits, retries or cancels. */
-  | { readonly kind: 'control'; readonly control: 'branch' | 'join' | 'wait' | 'retry' | 'cancel' }
+  /** Decides what flows. Retries and cancellation are no nodes: each node declares its own, see {@link NodePolicy}. */
+  | { readonly kind: 'control'; readonly control: ControlSpec['control'] }
   /** Emits partial outputs to a stream of the session; `frames` comes in. */
   | { readonly kind: 'stream'; readonly stream: 'frames' | 'video' | 'audio' | 'text' | 'media' | 'logprobs' }
   | { readonly kind: 'transfer'; readonly from: string; readonly to: string };
@@ -54,6 +60,8 @@ export interface ProgramEdge {
 export interface ModelOffer {
   readonly loopKinds: readonly string[];
   readonly components: readonly string[];
+  /** What `loops.yaml` says of each kind of loop; absent where a program was checked against it before. */
+  readonly loops?: Readonly<Record<string, LoopOffer>>;
 }
 
 /**
@@ -69,6 +77,7 @@ export function validateProgram(spec: ProgramSpec, offer: ModelOffer): void {
       if (!offer.loopKinds.includes(node.loopKind)) fault(`node ${name}`, `needs a loop of kind ${node.loopKind}, the model has ${offer.loopKinds.join(', ')}`);
       for (const component of node.components) if (!offer.components.includes(component)) fault(`node ${name}`, `needs component ${component}, the model has ${offer.components.join(', ')}`);
     }
+    checkPolicy(node, node.kind === 'model_loop' ? offer.loops?.[node.loopKind] : null, (key, problem) => fault(`nodes.${name}.${key}`, problem));
     if (node.kind === 'component' && !offer.components.includes(node.component)) fault(`node ${name}`, `needs component ${node.component}, the model has ${offer.components.join(', ')}`);
   }
   for (const { from, to } of spec.edges) {

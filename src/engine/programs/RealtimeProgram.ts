@@ -76,12 +76,14 @@ export interface RealtimeProgram<State extends ProgramState = ProgramState> {
    */
   returned(version: State, current: State, conditioningVersion: number, lineage?: number): State;
   /**
-   * Predicted device milliseconds from a kept version to the first frame after it, made anew under what is held and asked for now. Null
+   * Predicted device milliseconds from a kept version to the first frame after it, made anew under what is held and asked for now, in `current`. Null
    * where nothing else could come of it.
    */
-  remakeMs(version: State, predict: Predict): number | null;
+  remakeMs(version: State, current: State, predict: Predict): number | null;
   /** A kept version to go on from because what came after it was recalled unsent: the same story, with everything of `current` that was not in the version yet. */
   revised(version: State, current: State): State;
+  /** Chunks that begin from now on are made in fewer denoise steps, or in all again; one that is under way stays as it is. Absent where there are no fewer. */
+  reduced?(state: State, reduced: boolean): State;
   /** Everything that the state keeps alive with the executor. */
   blocks(state: State): readonly BlockId[];
   /** Output slots that were filled and not emitted yet. */

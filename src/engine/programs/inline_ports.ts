@@ -12,6 +12,11 @@ export interface Port {
   readonly type: string;
   /** An input that may be left without an edge: the node is told which of its inputs have one. */
   readonly optional?: true;
+  /**
+   * Of an input of a stage of a disaggregated run. `handed`: items come from another stage, one after the other. `permits`: each lets one item leave; what is left of them at the end is
+   * nobody's.
+   */
+  readonly comes?: 'handed' | 'permits';
 }
 
 export type Ports = Readonly<Record<string, Port>>;
@@ -35,4 +40,27 @@ export function portText({ kind, type }: Port): string {
 
 export function item(value: unknown, { blocks = [], slots = [] }: { readonly blocks?: readonly BlockId[]; readonly slots?: readonly FilledSlot[] } = {}): Item {
   return { value, blocks, slots };
+}
+
+/** An item that comes from another stage: whoever takes it in says so, and owns its blocks from then on. */
+export class HandedItem {
+  readonly value: unknown;
+  readonly blocks: readonly BlockId[];
+  readonly #taken: () => void;
+
+  constructor(value: unknown, blocks: readonly BlockId[], taken: () => void) {
+    this.value = value;
+    this.blocks = blocks;
+    this.#taken = taken;
+  }
+
+  take(): void {
+    this.#taken();
+  }
+}
+
+/** An end of an edge, `node.port`. */
+export function endOf(end: string): { readonly node: string; readonly port: string } {
+  const dot = end.indexOf('.');
+  return { node: dot < 0 ? end : end.slice(0, dot), port: dot < 0 ? '' : end.slice(dot + 1) };
 }

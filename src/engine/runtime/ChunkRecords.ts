@@ -7,7 +7,10 @@ import type { SessionOpening } from './session_opening.ts';
 
 export interface ChunkRecordsOptions {
   readonly sessionId: string;
-  readonly origin: Omit<ChunkOrigin, 'epochs'>;
+  /** Machine and runtime. */
+  readonly machine: string;
+  /** That serve now. */
+  readonly weightsVersion: () => string;
   readonly framesPerChunk: number;
   readonly frame90k: number;
   /** A block's bytes in place; undefined where they can't be read from here. */
@@ -15,29 +18,33 @@ export interface ChunkRecordsOptions {
 }
 
 /** As far back as a version can be gone back to that lies inside a chunk: versions in memory are fewer. */
-const MAX_EPOCHS = 512;
+const MAX_WENT = 512;
 
 /** Makes chunks into records that stand by themselves: their tensors copied out of the executor's memory, with what made them and the epoch each frame went out in. */
 export class ChunkRecords {
   readonly #options: ChunkRecordsOptions;
-  /** Epoch of the last frames that went out, by media time. */
-  readonly #epochs = new Map<MediaTime90k, number>();
+  /** Epoch and weights of the last frames that went out, by media time. */
+  readonly #went = new Map<MediaTime90k, { readonly epoch: number; readonly weightsVersion: string }>();
 
   constructor(options: ChunkRecordsOptions) {
     this.#options = options;
   }
 
-  went(start90k: MediaTime90k, epoch: number): void {
-    this.#epochs.delete(start90k);
-    this.#epochs.set(start90k, epoch);
-    for (const oldest of this.#epochs.keys()) if (this.#epochs.size > MAX_EPOCHS) this.#epochs.delete(oldest);
+  went(start90k: MediaTime90k, epoch: number, weightsVersion: string): void {
+    this.#went.delete(start90k);
+    this.#went.set(start90k, { epoch, weightsVersion });
+    for (const oldest of this.#went.keys()) if (this.#went.size > MAX_WENT) this.#went.delete(oldest);
   }
 
   /** Its blocks are there during the call. @param epoch of frames that went out before this was begun. @throws {RangeError} where a block can't be read. */
   record({ chunk, start90k, end90k, conditioningVersion, data, blocks }: KeptChunkPart, epoch: number): KeptChunk & { readonly tensors: readonly (KeptTensor & { readonly data: ArrayBuffer })[] } {
-    const { framesPerChunk, frame90k, origin } = this.#options;
-    const epochs = Array.from({ length: framesPerChunk }, (_, frame) => this.#epochs.get(start90k + frame * frame90k) ?? epoch);
-    const made: ChunkOrigin = { ...origin, epochs };
+    const { framesPerChunk, frame90k, machine, weightsVersion } = this.#options;
+    const went = Array.from({ length: framesPerChunk }, (_, frame) => this.#went.get(start90k + frame * frame90k) ?? { epoch, weightsVersion: weightsVersion() });
+    const epochs = went.map((frame) => frame.epoch);
+    // A chunk is made by the weights of its last frame; the frames that it was made around may be older.
+    const last = went.at(-1)!.weightsVersion;
+    const frameWeights = went.every((frame) => frame.weightsVersion === last) ? {} : { frameWeights: went.map((frame) => frame.weightsVersion) };
+    const made: ChunkOrigin = { weightsVersion: last, machine, epochs, ...frameWeights };
     return { chunk, start90k, end90k, epoch: epochs.at(-1)!, conditioningVersion, data: JSON.stringify({ ...data, origin: made }), tensors: Object.entries(blocks).map(([name, block]) => this.copy(name, block)) };
   }
 
@@ -56,5 +63,5 @@ export function openRecords({ sessionId, program, device }: Pick<SessionOpening,
   const { worker, loaded } = device;
   if (program.keeping === undefined || worker.view === undefined) return null;
   const { framesPerChunk, format } = program;
-  return new ChunkRecords({ sessionId, origin: { weightsVersion: loaded.weightsVersion, machine: loaded.fingerprint }, framesPerChunk, frame90k: frameDuration90k(format), view: (block) => worker.view!(block) });
+  return new ChunkRecords({ sessionId, machine: loaded.fingerprint, weightsVersion: () => device.loaded.weightsVersion, framesPerChunk, frame90k: frameDuration90k(format), view: (block) => worker.view!(block) });
 }

@@ -13,7 +13,10 @@ import type { EngineOptions } from './engine_options.ts';
 /** A worker and all that the engine keeps about it: its blocks, its cache, its promises, its costs, and what waits for it. */
 export class Device<Session> implements Place {
   readonly worker: Worker;
-  readonly loaded: LoadedModel;
+  /** Its weights version is another once they were replaced. */
+  loaded: LoadedModel;
+  /** Roles of the pool of executors that it is in; none: it serves whoever asks for none, live sessions among them. */
+  readonly roles: readonly string[];
   readonly pool: BlockPool;
   readonly cache: CacheManager;
   readonly costs: CostModel;
@@ -23,11 +26,14 @@ export class Device<Session> implements Place {
   busy = false;
   /** Excluded while its executor doesn't answer. */
   usable = true;
+  /** Its weights are about to be replaced, once what is out has come back: no chunk begins (`boundary`), or nothing does (`at_once`). */
+  switching: 'boundary' | 'at_once' | null = null;
 
   /** @throws {TypeError} where the cache's share alone exceeds the device's memory. */
-  constructor({ worker, loaded, options, transfers, nextBlockId }: { readonly worker: Worker; readonly loaded: LoadedModel; readonly options: EngineOptions; readonly transfers: TransferScheduler; readonly nextBlockId: () => BlockId }) {
+  constructor({ worker, loaded, roles = [], options, transfers, nextBlockId }: { readonly worker: Worker; readonly loaded: LoadedModel; readonly roles?: readonly string[]; readonly options: EngineOptions; readonly transfers: TransferScheduler; readonly nextBlockId: () => BlockId }) {
     this.worker = worker;
     this.loaded = loaded;
+    this.roles = roles;
     this.costs = new CostModel(loaded.modelId, loaded.cost);
     this.pool = new BlockPool({ capacity: options.memory, nextId: nextBlockId, onFree: (block) => transfers.release(worker, block) });
     const account = this.pool.reserve('cache', options.cacheMemory);

@@ -14,6 +14,7 @@ import { inputBlocksOf, StepCommitter, type SessionUnit } from './StepCommitter.
 import { turnDeadlineMs, turnReleaseMs } from './turn_times.ts';
 import { reserveOutputs } from './unit_outputs.ts';
 import { WholeChunks } from './WholeChunks.ts';
+import type { Tracer } from './Tracer.ts';
 import type { WorkSource } from './WorkSource.ts';
 
 export interface DispatcherDependencies {
@@ -23,6 +24,7 @@ export interface DispatcherDependencies {
   readonly transfers: TransferScheduler;
   readonly devices: readonly Device<WorkSource>[];
   readonly trace: (event: TraceEvent) => void;
+  readonly tracer: Pick<Tracer, 'units' | 'count'>;
   /** A worker lost a batch. */
   readonly lost: (device: Device<WorkSource>, message: string) => void;
   /** Runs after every result: somebody may wait for the engine to fall silent. */
@@ -232,6 +234,7 @@ export class Dispatcher {
   }
 
   #traceDispatch(device: Device<WorkSource>, batch: WorkUnitBatch, units: readonly SessionUnit[], nowMs: number): void {
+    if (!this.#deps.tracer.units) return;
     for (const { unit } of units) {
       const { planned, turn, plan, deadlineMs, predictedMs, programId } = unit;
       this.#deps.trace({

@@ -1,10 +1,11 @@
 import { DroppedMemory } from '../../observe/DroppedMemory.ts';
 import type { Clock, Timer } from '../../observe/clock.ts';
 import { SegueError } from '../../protocol/errors.ts';
+import type { MediaTime90k } from '../../streams/media_time.ts';
 import type { MediaEvent } from '../../streams/media_events.ts';
 import type { OutstandingBounds } from '../../streams/outstanding_writes.ts';
 import type { FromStorage, KeptStory } from '../../streams/storage_messages.ts';
-import type { ControlToEngine, EngineRequest, EngineStats, EngineToControl, InjectedFault, MediaToEngine, TraceEvent } from '../../streams/messages.ts';
+import type { ControlToEngine, EngineCard, EngineRequest, EngineStats, EngineToControl, InjectedFault, MediaToEngine, TraceEvent } from '../../streams/messages.ts';
 import { engineCard } from '../deployment/engine_card.ts';
 import type { MemoryBudget } from '../memory/BlockPool.ts';
 import { evict } from '../memory/eviction.ts';
@@ -13,25 +14,28 @@ import { validateProgram } from '../programs/ProgramSpec.ts';
 import { LoopScheduler, type ModelIdentity, type ScheduledKernel } from '../scheduler/LoopScheduler.ts';
 import { PlacementScheduler } from '../scheduler/PlacementScheduler.ts';
 import { TransferScheduler } from '../scheduler/TransferScheduler.ts';
-import type { LoadedModel, Takeover, Worker } from '../workers/Worker.ts';
+import { InProcessConnector } from '../transport/InProcessConnector.ts';
+import type { LoadedModel, PreparedWeights, Takeover, Worker } from '../workers/Worker.ts';
 import { ChunkReader } from './ChunkReader.ts';
 import { Device } from './Device.ts';
+import { DisaggregatedRun, type DisaggregatedOpening } from './DisaggregatedRun.ts';
 import { Dispatcher } from './Dispatcher.ts';
 import { DEFAULT_ENGINE_OPTIONS, type EngineOptions } from './engine_options.ts';
 import { EngineSession } from './EngineSession.ts';
 import { InlineRuns, type RunHandle } from './InlineRuns.ts';
 import type { RunOpening } from './InlineRun.ts';
+import { ModelReload } from './ModelReload.ts';
 import { PictureDecodes } from './PictureDecodes.ts';
 import { resumeStory, type ResumedStory } from './resume_story.ts';
 import { StoryOutlet, type ToStoragePort } from './StoryOutlet.ts';
 import type { Speculation } from './Speculation.ts';
-import { TraceBuffer } from './TraceBuffer.ts';
+import { Tracer } from './Tracer.ts';
 import type { WorkSource } from './WorkSource.ts';
 
 export interface EngineCoreDependencies {
   readonly clock: Clock;
   /** Workers with the model loaded, all the same one. */
-  readonly workers: readonly { readonly worker: Worker; readonly loaded: LoadedModel }[];
+  readonly workers: readonly { readonly worker: Worker; readonly loaded: LoadedModel; /** Roles of the pool that it is in; absent: it serves live sessions, and runs that ask for no role. */ readonly roles?: readonly string[] }[];
   readonly kernels: readonly ScheduledKernel[];
   /** By the name that sessions ask for; the first is also what the card is made for. None: the engine takes inline runs only, and makes no card. */
   readonly programs: Readonly<Record<string, RealtimeProgram>>;
@@ -44,6 +48,8 @@ export interface EngineCoreDependencies {
   readonly toStorage?: ToStoragePort;
   /** On what may wait there. */
   readonly keepBounds?: OutstandingBounds;
+  /** See {@link ModelReload}. */
+  readonly prepareWeights?: () => Promise<readonly PreparedWeights[] | null>;
   /** Test mode: makes the next unit of a session fail. Absent otherwise. */
   readonly injectFault?: (worker: Worker, sessionId: string, fault: InjectedFault) => void;
 }
@@ -65,7 +71,9 @@ export class EngineCore {
   readonly #devices: Device<WorkSource>[];
   readonly #dispatcher: Dispatcher;
   readonly #placement = new PlacementScheduler();
-  readonly #traces = new TraceBuffer();
+  readonly #transfers = new TransferScheduler();
+  readonly #connector = new InProcessConnector();
+  readonly #traces: Tracer;
   readonly #sessions = new Map<string, EngineSession>();
   /** Closed, possibly with a unit that a worker still has. */
   readonly #closing = new Set<EngineSession>();
@@ -74,6 +82,7 @@ export class EngineCore {
   readonly #droppedMemory = new DroppedMemory();
   readonly #runs: InlineRuns;
   readonly #decodes: PictureDecodes;
+  readonly #reload: ModelReload;
   readonly #outlet: StoryOutlet | null;
   readonly #reader: ChunkReader | null;
   readonly #timers = new Map<'stats' | 'trace' | 'health', Timer>();
@@ -92,13 +101,15 @@ export class EngineCore {
     this.#options = { ...DEFAULT_ENGINE_OPTIONS, ...deps.options };
     const offer = { loopKinds: deps.kernels.map(({ kind }) => kind), components: deps.components };
     for (const program of Object.values(deps.programs)) validateProgram(program.spec, offer);
-    const transfers = new TransferScheduler();
+    const transfers = this.#transfers;
     let lastBlockId = 0;
     const nextBlockId = () => ++lastBlockId;
-    this.#devices = deps.workers.map(({ worker, loaded }) => new Device<WorkSource>({ worker, loaded, options: this.#options, transfers, nextBlockId }));
+    this.#devices = deps.workers.map(({ worker, loaded, roles = [] }) => new Device<WorkSource>({ worker, loaded, roles, options: this.#options, transfers, nextBlockId }));
     this.#speculations = new Map(this.#devices.map((device) => [device, new Set()]));
     for (const device of this.#devices) device.worker.onTakeover?.((takeover) => this.#takenOver(device, takeover));
     const { modelId, weightsVersion } = deps.workers[0]!.loaded;
+    const roles = new Map(this.#devices.map((device) => [device.workerId, device.roles.join('+')] as const));
+    this.#traces = new Tracer(this.#options.traces, { modelId, versions: { weights: weightsVersion }, roleOf: (workerId) => roles.get(workerId) || undefined });
     const loops = new LoopScheduler(new Map(deps.kernels.map((kernel) => [kernel.kind, kernel])), { ...deps.identity, modelId, weightsVersion, adapterVersions: {} });
     this.#dispatcher = new Dispatcher({
       clock: deps.clock,
@@ -107,6 +118,7 @@ export class EngineCore {
       transfers,
       devices: this.#devices,
       trace: (event) => this.#trace(event),
+      tracer: this.#traces,
       lost: (device, message) => this.#lost(device, message),
       settled: () => this.#settled(),
     });
@@ -125,13 +137,26 @@ export class EngineCore {
       },
       settled: () => this.#settled(),
     });
+    this.#reload = new ModelReload({
+      clock: deps.clock,
+      devices: this.#devices,
+      loops,
+      sessions: () => [...this.#sessions.values()],
+      runs: (device) => this.#runs.on(device),
+      sources: (device) => this.#sourcesOn(device),
+      requeue: (source) => this.#dispatcher.requeue(source),
+      round: () => this.#dispatcher.round(),
+      trace: (event) => this.#trace(event),
+      ...(deps.prepareWeights === undefined ? {} : { prepare: deps.prepareWeights }),
+      answer: deps.toControl,
+    });
     this.#decodes = new PictureDecodes({ programs: deps.programs, clock: deps.clock, run: (opening) => this.run(opening), answer: deps.toControl });
   }
 
   /** Says what it is and begins to report. */
   start(): void {
-    if (Object.keys(this.#deps.programs).length === 0) throw new TypeError('an engine needs at least one program');
-    this.#deps.toControl({ type: 'engine.ready', card: engineCard(this.#deps.programs, this.#devices) });
+    const card = this.card();
+    if (card !== null) this.#deps.toControl({ type: 'engine.ready', card });
     this.#every('stats', STATS_INTERVAL_MS, () => {
       this.#deps.toControl({ type: 'engine.stats', stats: this.stats() });
       for (const session of this.#sessions.values()) {
@@ -140,6 +165,12 @@ export class EngineCore {
       }
     });
     this.#every('trace', TRACE_INTERVAL_MS, () => this.#flushTraces());
+  }
+
+  /** As it stands now; null where there is no live program that it could be made for. */
+  card(): EngineCard | null {
+    const { programs } = this.#deps;
+    return Object.keys(programs).length === 0 ? null : engineCard(programs, this.#devices);
   }
 
   receive(message: ControlToEngine): void {
@@ -160,7 +191,7 @@ export class EngineCore {
         break;
       }
       case 'session.close':
-        this.#close(message.sessionId);
+        this.#close(message.sessionId, message.presented90k);
         break;
       case 'frame.find': {
         const { request, sessionId, media90k } = message;
@@ -169,6 +200,9 @@ export class EngineCore {
       }
       case 'frame.decode':
         this.#decodes.decode(message);
+        break;
+      case 'model.reload':
+        void this.#reload.begin(message.request);
         break;
       case 'engine.drain':
         this.#draining = true;
@@ -210,6 +244,23 @@ export class EngineCore {
     const handle = this.#runs.open(opening);
     this.#dispatcher.round();
     return handle;
+  }
+
+  /**
+   * Begins a run whose stages are in pools of executors of their own.
+   * @throws as `run`, and {TypeError} for a role that no pool has.
+   */
+  runDisaggregated(opening: DisaggregatedOpening): RunHandle {
+    if (this.#closed || this.#draining) throw new SegueError('draining', 'the engine is being stopped');
+    const run = new DisaggregatedRun(opening, {
+      clock: this.#deps.clock,
+      transfers: this.#transfers,
+      connector: this.#connector,
+      trace: (event) => this.#trace(event),
+      openStage: (stage) => this.#runs.open(stage),
+    });
+    this.#dispatcher.round();
+    return run;
   }
 
   stats(): EngineStats {
@@ -256,6 +307,7 @@ export class EngineCore {
     if (this.#closed) return;
     for (const sessionId of [...this.#sessions.keys()]) this.#close(sessionId);
     this.#decodes.close();
+    this.#reload.close();
     this.#runs.cancelAll();
     this.#flushTraces();
     this.#closed = true;
@@ -277,9 +329,13 @@ export class EngineCore {
     const { retryAfterMs } = this.#options;
     const past = fork === undefined ? null : (this.#sessions.get(fork.from)?.forkAt(fork.to90k) ?? null);
     if (fork !== undefined && past === null) return refuse(new SegueError('not_kept', `session ${fork.from} has nothing of that moment in memory`));
+    // Gone back to its beginning, and nothing has come after that: only the branch goes on.
+    const begun = story !== null && story.chunks.length > 0 ? story : null;
+    const future = lineage ?? (begun === null ? story?.lineage : undefined);
+    const { branch, branches } = story ?? {};
     let reason = 'no device answers';
     // Blocks lie with one executor: what shares them goes there.
-    const ranked = this.#placement.rank(this.#devices).filter((device) => fork === undefined || device === this.#sessions.get(fork.from)!.device);
+    const ranked = this.#placement.rank(this.#devices).filter((device) => device.roles.length === 0 && (fork === undefined || device === this.#sessions.get(fork.from)!.device));
     for (const device of ranked) {
       const ask = () => device.admission.admit(sessionId, program.demand, { video: channels.video.slots, audio: channels.audio.slots });
       let admission = ask();
@@ -294,8 +350,8 @@ export class EngineCore {
       let resumed: ResumedStory | null = null;
       try {
         const resume = (kept: KeptStory) => resumeStory(kept, { sessionId, program, seed, device });
-        resumed = past?.resumed ?? (story === null ? null : resume(story));
-        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(strength === undefined ? {} : { strength }), ...(replay === undefined ? {} : { replay }), channels, device, grant: admission.grant, resumed, resume, ...(lineage === undefined ? {} : { lineage }) }, this.#sessionDependencies());
+        resumed = past?.resumed ?? (begun === null ? null : resume(begun));
+        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(strength === undefined ? {} : { strength }), ...(replay === undefined ? {} : { replay }), channels, device, grant: admission.grant, resumed, resume, ...(future === undefined ? {} : { lineage: future }), branches: { ...(branch === undefined ? {} : { branch }), ...(branches === undefined ? {} : { branches }) } }, this.#sessionDependencies());
       } catch (error) {
         resumed?.settle();
         admission.grant.release();
@@ -344,12 +400,12 @@ export class EngineCore {
     this.#deps.toControl({ type: 'request.failed', sessionId: request.sessionId, requestId: request.requestId, error: error.toBody() });
   }
 
-  #close(sessionId: string): void {
+  #close(sessionId: string, presented90k?: MediaTime90k): void {
     const session = this.#sessions.get(sessionId);
     if (session === undefined) return;
     this.#sessions.delete(sessionId);
     this.#deadlinesMissed += session.punctuality.missed;
-    session.close();
+    session.close(presented90k);
     if (session.speculation !== null) this.#speculations.get(session.device)!.delete(session.speculation);
     this.#closing.add(session);
     this.#settled();
@@ -366,6 +422,7 @@ export class EngineCore {
       this.#tellUsage(session);
       this.#deps.toControl({ type: 'session.closed', sessionId: session.sessionId });
     }
+    this.#reload.settle();
     this.#runs.settle();
     if (!this.#draining || this.#drained || this.#sessions.size > 0 || this.#runs.size > 0 || this.#closing.size > 0 || this.#devices.some(({ busy }) => busy)) return;
     this.#drained = true;
@@ -385,14 +442,14 @@ export class EngineCore {
     if (!device.usable) return;
     device.usable = false;
     this.#trace({ type: 'trace.scheduler', name: 'worker.lost', atMs: this.#deps.clock.now(), workerId: device.workerId, args: { message } });
-    for (const session of this.#sessionsOn(device)) this.#dispatcher.requeue(session);
+    for (const session of this.#sourcesOn(device)) this.#dispatcher.requeue(session);
     this.#every('health', HEALTH_INTERVAL_MS, () => this.#checkHealth());
   }
 
   /** In the timeline of each session that it concerns: all that were on the device went on with the spare. */
   #takenOver(device: Device<WorkSource>, { atMs, tookMs, ...args }: Takeover): void {
     this.#takeovers++;
-    for (const { sessionId } of this.#sessionsOn(device)) this.#trace({ type: 'trace.scheduler', name: 'executor.takeover', atMs, durationMs: tookMs, sessionId, workerId: device.workerId, args });
+    for (const { sessionId } of this.#sourcesOn(device)) this.#trace({ type: 'trace.scheduler', name: 'executor.takeover', atMs, durationMs: tookMs, sessionId, workerId: device.workerId, args });
   }
 
   #checkHealth(): void {
@@ -400,18 +457,18 @@ export class EngineCore {
       if (device.usable) continue;
       const { state } = device.worker.health();
       if (state === 'closed') {
-        for (const session of this.#sessionsOn(device)) session.fault(new SegueError('engine_unavailable', `worker ${device.workerId} is gone, and what it held with it`), true);
+        for (const session of this.#sourcesOn(device)) session.fault(new SegueError('engine_unavailable', `worker ${device.workerId} is gone, and what it held with it`), true);
       }
       if (state !== 'ready') continue;
       device.usable = true;
       this.#trace({ type: 'trace.scheduler', name: 'worker.back', atMs: this.#deps.clock.now(), workerId: device.workerId });
-      for (const session of this.#sessionsOn(device)) this.#dispatcher.requeue(session);
+      for (const session of this.#sourcesOn(device)) this.#dispatcher.requeue(session);
     }
     if (this.#devices.every(({ usable }) => usable)) this.#cancel('health');
     this.#dispatcher.round();
   }
 
-  #sessionsOn(device: Device<WorkSource>): WorkSource[] {
+  #sourcesOn(device: Device<WorkSource>): WorkSource[] {
     return [...[...this.#sessions.values()].filter((session) => session.device === device), ...this.#runs.on(device), ...this.#speculations.get(device)!];
   }
 

@@ -95,7 +95,7 @@ export class EngineSession implements WorkSource {
   readonly #resumed: ResumedStory | null;
   #speculation: Speculation | null = null;
 
-  constructor({ sessionId, program, seed, prompt, image, adapter, plan, strength, replay, channels, device, grant, resumed, lineage, resume }: SessionOpening, deps: SessionDependencies) {
+  constructor({ sessionId, program, seed, prompt, image, adapter, plan, strength, replay, channels, device, grant, resumed, lineage, branches = {}, resume }: SessionOpening, deps: SessionDependencies) {
     const begin = () => program.open({ seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(strength === undefined ? {} : { strength }), ...(replay === undefined ? {} : { replay }) });
     const from = resumed?.initial ?? begin();
     const initial = lineage === undefined ? from : program.returned(from, from, 0, lineage);
@@ -117,13 +117,13 @@ export class EngineSession implements WorkSource {
     const { policy, fenceWatchdogMs: watchdogMs } = deps.options;
     this.#fence = new FenceWatch({ words: this.words, clock: deps.clock, watchdogMs, readsWord: policy === 'unit', missing: (epoch) => this.fault(new SegueError('timed_out', `epoch ${epoch} was raised, but no request came for it`), false) });
     this.#trace = new SessionTrace(deps.clock, deps.trace, () => ({ sessionId, epoch: this.epoch, chunk: this.#story.state.chunk }));
-    this.punctuality = new Punctuality({ sessionId, clock: deps.clock, timeline: this.timeline, toControl: deps.toControl, trace: this.#trace, late: () => deps.late(this) });
+    this.punctuality = new Punctuality({ sessionId, clock: deps.clock, timeline: this.timeline, toControl: deps.toControl, trace: this.#trace, late: () => deps.late(this), reduce: program.reduced === undefined || !deps.options.reducedSteps ? null : (reduced) => this.#reduce(reduced) });
     this.#halt = new SessionHalt(deps.clock, (requestId) => this.#holdExpired(requestId));
     // Nobody else writes it yet: media hears of the session when it is open.
     if (resumed !== null) this.words.writeAction({ ...this.words.action, speed: resumed.speed });
     this.#action = this.words.action;
     this.latch = new ActionLatch(this.#action);
-    this.#streams = new SessionStreams(sessionId, device.loaded.weightsVersion, deps.toMedia);
+    this.#streams = new SessionStreams(sessionId, () => device.loaded.weightsVersion, deps.toMedia);
     this.#answers = new SessionAnswers(sessionId, deps.toControl);
     this.#story = new Story(program, initial, device.pool, this.pools, this.#past());
     this.#resumed = resumed;
@@ -134,7 +134,7 @@ export class EngineSession implements WorkSource {
       this.timeline.detach(nowMs, initial.position90k);
     }
     this.#records = openRecords(this);
-    this.#recorder = openRecorder({ sessionId, program, device, keep: deps.keep, records: this.#records, clock: deps.clock, toControl: deps.toControl, story: resumed === null ? null : { kept: resumed.kept, lastChunk: initial.chunk - 1 } });
+    this.#recorder = openRecorder({ sessionId, program, device, keep: deps.keep, records: this.#records, clock: deps.clock, toControl: deps.toControl, story: { ...branches, lastChunk: initial.chunk - 1 } });
     const { words, timeline, reserve, latch } = this;
     this.#progress = new StoryProgress({ sessionId, program, story: this.#story, timeline, recorder: this.#recorder, clock: deps.clock, epoch: () => this.epoch, toControl: deps.toControl, trace: this.#trace });
     this.#scenes = new SceneRequests({
@@ -205,6 +205,11 @@ export class EngineSession implements WorkSource {
     return this.program.betweenChunks(this.#story.state);
   }
 
+  /** Other weights may take over: no chunk is in flight, or none that goes on by itself. */
+  get atBoundary(): boolean {
+    return this.betweenChunks || this.#halt.stopped || this.fenced();
+  }
+
   get closed(): boolean {
     return this.#status !== 'live' || this.words.closed;
   }
@@ -236,6 +241,7 @@ export class EngineSession implements WorkSource {
   /** Loops that may step now. None while the session is held, or fenced by a word whose request hasn't come. */
   turns(): readonly LoopTurn[] {
     if (this.closed || this.#halt.stopped || this.inFlight !== null || !this.device.usable || this.fenced()) return [];
+    if (this.device.switching === 'at_once' || (this.device.switching !== null && this.betweenChunks)) return [];
     return this.program.turns(this.#story.state);
   }
 
@@ -249,6 +255,12 @@ export class EngineSession implements WorkSource {
     this.#streams.init(this.program.format);
     this.#tape?.pull();
     this.#deps.changed(this);
+  }
+
+  /** Other weights serve from here on. What the older ones have begun is given up: no chunk, and nothing made ahead, is made by both. */
+  reloaded(): void {
+    this.#speculation?.yieldMemory();
+    if (!this.betweenChunks) this.#story.replace(this.program.rewound(this.#story.newest, this.#story.state));
   }
 
   // ---------------------------------------------------------------- requests
@@ -320,7 +332,7 @@ export class EngineSession implements WorkSource {
   forkAt(to90k: MediaTime90k): { readonly resumed: ResumedStory; readonly keep: (fork: EngineSession) => void } | null {
     const version = this.closed ? null : this.#story.at(to90k);
     if (version === null) return null;
-    const resumed: ResumedStory = { initial: version, exact: true, speed: this.words.action.speed, kept: {}, held: () => undefined, settle: () => undefined };
+    const resumed: ResumedStory = { initial: version, exact: true, speed: this.words.action.speed, held: () => undefined, settle: () => undefined };
     return { resumed, keep: (fork) => this.#shareKept(fork, version) };
   }
 
@@ -423,9 +435,9 @@ export class EngineSession implements WorkSource {
     this.#deps.wake();
   }
 
-  /** Of a frame that is in no whole chunk on disk yet: the chunk that it lies in, as far as it was seen. Null where nothing that is held here shows it. */
+  /** Of a frame that is not on disk yet, be its chunk unfinished or its record under way: the chunk that it lies in, as far as it was seen. Null where nothing that is held here shows it. */
   seenChunk(media90k: MediaTime90k): KeptChunk | null {
-    const version = this.#story.from(media90k + 1)[0];
+    const version = this.#story.reaching(media90k + 1);
     const part = version === undefined || this.closed ? null : (this.program.keeping?.seen(version) ?? null);
     if (part === null || this.#records === null || media90k < part.start90k || media90k >= part.end90k) return null;
     return this.#records.record(part, this.epoch);
@@ -476,13 +488,20 @@ export class EngineSession implements WorkSource {
       this.#rewinds.flowing();
       this.timeline.flowing();
       this.#streams.frame(frame, this.epoch);
-      this.#records?.went(frame.start90k, this.epoch);
+      this.#records?.went(frame.start90k, this.epoch, this.device.loaded.weightsVersion);
       this.#progress.commit();
     }
     for (const output of text) this.#deps.toControl({ type: 'text', sessionId: this.sessionId, ...output, epoch: this.epoch });
     this.#trace.decided(decisions);
     if (applied !== null) this.#answerApplied(applied.requestId, applied.how, applied);
     if (completed !== undefined) this.#completed(completed);
+  }
+
+  /** What is out was planned under the same loop states, so it still counts. */
+  #reduce(reduced: boolean): void {
+    if (this.closed) return;
+    this.#story.replace(this.program.reduced!(this.#story.state, reduced));
+    this.#deps.changed(this);
   }
 
   /** Always, but for the baseline policies. */
@@ -524,9 +543,10 @@ export class EngineSession implements WorkSource {
     this.#deps.changed(this);
   }
 
-  /** Ends the session: answers what is unanswered, lets go of blocks, slots and reservations. Idempotent. A unit in flight gives its own back when it returns. */
-  close(): void {
+  /** Ends the session: answers what is unanswered, lets go of blocks, slots and reservations. Idempotent. A unit in flight gives its own back when it returns. @param presented90k as its clients were told. */
+  close(presented90k?: MediaTime90k): void {
     if (this.#status === 'closed') return;
+    this.#progress.end(presented90k);
     this.#answers.failAll(new SegueError('session_closed', 'the session was closed'), [...this.#rewinds.close(), ...this.#unread.splice(0)]);
     this.#status = 'closed';
     this.#halt.release();

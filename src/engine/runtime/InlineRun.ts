@@ -1,11 +1,14 @@
-import type { Clock } from '../../observe/clock.ts';
+import type { Clock, Timer } from '../../observe/clock.ts';
 import { SegueError } from '../../protocol/errors.ts';
 import type { TraceEvent } from '../../streams/messages.ts';
 import type { ActionState } from '../../streams/session_words.ts';
 import { SharedPool, type SharedPoolDescriptor } from '../../streams/shared_pool.ts';
 import type { LoopState } from '../model/loop_kernel.ts';
-import type { WorkPlan } from '../model/work.ts';
-import type { InlineProgram, InlineTransition, RunEvent, RunInputs } from '../programs/InlineProgram.ts';
+import type { BlockRequest } from '../memory/BlockPool.ts';
+import type { BlockId, WorkPlan } from '../model/work.ts';
+import { HandedItem } from '../programs/inline_ports.ts';
+import type { HandOverEvent, InlineProgram, InlineTransition, RunEvent, RunInputs } from '../programs/InlineProgram.ts';
+import { DEFAULT_ATTEMPTS } from '../programs/node_policy.ts';
 import type { CommittedStep, FilledSlot, Predict } from '../programs/RealtimeProgram.ts';
 import type { AdmissionGrant } from '../scheduler/AdmissionController.ts';
 import type { LoopTurn } from '../scheduler/LoopTurn.ts';
@@ -29,10 +32,17 @@ export interface RunOpening {
   /** Asked to end so soon, ms; admitted only if the device can. Null: it fills slack, promised nothing but not to starve. */
   readonly withinMs: number | null;
   readonly record: RecordOptions | null;
-  readonly emit: (event: RunEvent) => void;
+  readonly emit: (event: EmittedEvent) => void;
+  /** Of a stage of a disaggregated run: takes an item over, whose blocks are held until `done`. */
+  readonly handOver?: (event: HandOverEvent, done: () => void) => void;
+  /** Pool of executors that it asks for; absent: those that are in none. */
+  readonly role?: string;
   /** Once, as the last: nothing of it is left with the engine or its worker. */
   readonly ended: (end: RunEnd) => void;
 }
+
+/** What leaves a run. */
+export type EmittedEvent = Exclude<RunEvent, HandOverEvent>;
 
 export type RunEnd =
   | { readonly outcome: 'completed'; readonly usage: RunUsage; readonly record: BehaviorRecord | null }
@@ -61,8 +71,8 @@ export interface RunDependencies {
   readonly identity: Pick<BehaviorRecord, 'precision' | 'parallelPlanHash'>;
 }
 
-/** Failures of one step in a row that end a run. */
-const MAX_FAILURES = 3;
+/** A cancelled run that has to give something whole first ends without it after so long: whoever cancels doesn't wait for who doesn't take. */
+const CANCEL_LIMIT_MS = 5_000;
 /** A run whose input says nothing for so long has been left alone. */
 const INTAKE_STALL_MS = 60_000;
 const NO_ACTION: ActionState = { sequence: 0, steer: 0, speed: 0, leftPresses: 0, rightPresses: 0 };
@@ -99,10 +109,14 @@ export class InlineRun implements WorkSource {
   readonly #intake: RunIntake | null;
   readonly #startMs: number;
   #units = 0;
+  /** Items that it gave to other stages and that aren't there yet. */
+  #handingOver = 0;
   #deviceMs = 0;
   /** `ending`: all was given, its record is still being read. */
   #status: 'running' | 'ending' | 'ended' = 'running';
   #end: RunEnd | null = null;
+  /** Ends a cancelled run that doesn't get to its boundary; null while nobody has cancelled. */
+  #cancelling: Timer | null = null;
 
   /** @throws {SegueError} for inputs that the program can't run. */
   constructor(opening: RunOpening, { device, grant }: { readonly device: Device<WorkSource>; readonly grant: AdmissionGrant }, deps: RunDependencies) {
@@ -123,7 +137,7 @@ export class InlineRun implements WorkSource {
     this.#intake =
       program.intake === undefined || program.intake.names.length === 0
         ? null
-        : new RunIntake(inputs, program.intake.names, { clock: deps.clock, stallMs: INTAKE_STALL_MS, feed: (name, value) => this.#feed(name, value), failed: (error) => this.fault(error, true) });
+        : new RunIntake(inputs, program.intake.names, { clock: deps.clock, stallMs: INTAKE_STALL_MS, ...(program.intake.internal === undefined ? {} : { unwatched: program.intake.internal }), feed: (name, value) => this.#feed(name, value), failed: (error) => this.fault(error, true) });
     this.#held = new HeldState(this.#opened.state, program, device.pool, this.pools);
   }
 
@@ -143,9 +157,14 @@ export class InlineRun implements WorkSource {
     return this.#failedSteps.size > 0;
   }
 
-  /** How it ended; null while it runs, or while a unit of it is out. */
+  /** How it ended; null while it runs, while a unit of it is out, or something that it handed over is still being read. */
   get end(): RunEnd | null {
-    return this.inFlight === null ? this.#end : null;
+    return this.inFlight === null && this.#handingOver === 0 ? this.#end : null;
+  }
+
+  /** Blocks of this run's account for what comes from another device, each with one reference that is the caller's. Null where it has ended. */
+  allocate(requests: readonly BlockRequest[]): BlockId[] | null {
+    return this.closed ? null : this.device.pool.allocate(this.grant.account, requests);
   }
 
   start(): void {
@@ -154,8 +173,12 @@ export class InlineRun implements WorkSource {
   }
 
   turns(): readonly LoopTurn[] {
-    if (this.closed || this.inFlight !== null || !this.device.usable) return [];
-    const turns = this.#opening.program.turns(this.#held.state);
+    if (this.closed || this.inFlight !== null || !this.device.usable || this.device.switching !== null) return [];
+    const all = this.#opening.program.turns(this.#held.state);
+    const last = this.#cancelling === null ? null : this.#beforeCancelling();
+    const needed = last === null ? all : all.filter(({ loopId }) => last.includes(loopId));
+    // What has to be given whole may wait for somebody to take it first.
+    const turns = needed.length > 0 ? needed : all;
     // Work that is due has a frame to lead to; slack has none.
     return this.#asked === null ? turns : turns.map((turn) => ({ ...turn, leadsTo: turn.leadsTo ?? 0 }));
   }
@@ -183,11 +206,11 @@ export class InlineRun implements WorkSource {
     }
   }
 
-  /** A step failed; its outputs are gone already. It is tried again, alone; the third failure ends the run. */
-  failed(error: SegueError, plan: WorkPlan): void {
+  /** A step failed; its outputs are gone already. It is tried again from committed state, alone, as often as its node declares; then the run ends. */
+  failed(error: SegueError, plan: WorkPlan, loopId: string): void {
     const failures = (this.#failedSteps.get(stepOf(plan)) ?? 0) + 1;
     this.#failedSteps.set(stepOf(plan), failures);
-    if (failures >= MAX_FAILURES) this.#finish({ outcome: 'failed', error });
+    if (failures >= (this.#opening.program.attempts?.(loopId) ?? DEFAULT_ATTEMPTS)) this.#finish({ outcome: 'failed', error });
     else this.#deps.changed(this);
   }
 
@@ -201,9 +224,17 @@ export class InlineRun implements WorkSource {
     this.#deviceMs += deviceMs;
   }
 
-  /** Takes effect at once: a unit that hasn't begun doesn't, one that runs comes back to nobody. Idempotent. */
+  /** Takes effect at the next boundary of its nodes: at once (a unit that runs comes back to nobody), or when what some have begun is given whole. Idempotent. */
   cancel(): void {
-    this.#finish({ outcome: 'cancelled' });
+    if (this.#status === 'ended' || this.#cancelling !== null) return;
+    if (this.#beforeCancelling().length === 0) return this.#finish({ outcome: 'cancelled' });
+    const { clock } = this.#deps;
+    this.#cancelling = clock.schedule(clock.now() + CANCEL_LIMIT_MS, () => this.#finish({ outcome: 'cancelled' }));
+    this.#deps.woken(this);
+  }
+
+  #beforeCancelling(): readonly string[] {
+    return this.closed ? [] : (this.#opening.program.beforeCancelling?.(this.#held.state) ?? []);
   }
 
   #commit(transition: InlineTransition<unknown>, step: CommittedStep, plan: WorkPlan, predict: Predict): void {
@@ -213,6 +244,7 @@ export class InlineRun implements WorkSource {
       return output.kind === 'slot' && slot !== undefined ? [{ pool: output.pool, slot }] : [];
     });
     this.#recorder?.committed(step, plan);
+    this.#holdForHandOver(events);
     this.#held.replace(state, filled, events.flatMap(slotsOf));
     this.#failedSteps.delete(stepOf(plan));
     this.#units++;
@@ -229,23 +261,50 @@ export class InlineRun implements WorkSource {
     } catch (error) {
       return this.fault(error instanceof SegueError ? error : new SegueError('internal', 'an input could not be taken', { cause: error }), true);
     }
+    this.#holdForHandOver(transition.events);
     this.#held.replace(transition.state, [], transition.events.flatMap(slotsOf));
+    if (value instanceof HandedItem) {
+      value.take();
+      this.device.pool.release(value.blocks);
+    }
     this.#give(transition.events);
     this.#deps.woken(this);
+  }
+
+  /** What is handed over is no part of the state any more, and is held until it is there. */
+  #holdForHandOver(events: readonly RunEvent[]): void {
+    for (const event of events) {
+      if (event.type !== 'handover') continue;
+      this.device.pool.retain(event.blocks);
+      this.#handingOver++;
+    }
+  }
+
+  #handOver(event: HandOverEvent): void {
+    const done = (): void => {
+      this.device.pool.release(event.blocks);
+      this.#handingOver--;
+      if (this.#end !== null) this.#deps.settled();
+    };
+    if (this.#opening.handOver === undefined || this.closed) done();
+    else this.#opening.handOver(event, done);
   }
 
   /** Tells what came, and ends where nothing more can. */
   #give(events: readonly RunEvent[]): void {
     const { program, emit } = this.#opening;
     for (const event of events) {
-      emit(event);
-      // Whoever was told may have cancelled.
-      if (this.closed) return;
+      if (event.type === 'handover') this.#handOver(event);
+      else if (!this.closed) emit(event);
+      // Whoever was told may have cancelled: what comes after it is nobody's.
+      else for (const { pool, slot } of slotsOf(event)) this.pools[pool].release(slot);
     }
+    if (this.closed) return;
     const { state } = this.#held;
+    if (this.#cancelling !== null && this.#beforeCancelling().length === 0) return this.#finish({ outcome: 'cancelled' });
     if (program.finished(state)) return void this.#complete();
-    this.#intake?.pull(program.intake!.wants(state));
-    if (program.turns(state).length === 0 && this.#intake?.waiting !== true) this.fault(new SegueError('internal', `run of ${this.programId} can't go on: ${program.describe(state)}`), true);
+    if (this.#cancelling === null) this.#intake?.pull(program.intake!.wants(state));
+    if (this.#cancelling === null && program.turns(state).length === 0 && this.#intake?.waiting !== true) this.fault(new SegueError('internal', `run of ${this.programId} can't go on: ${program.describe(state)}`), true);
   }
 
   async #complete(): Promise<void> {
@@ -265,6 +324,7 @@ export class InlineRun implements WorkSource {
   #finish(end: RunEnd): void {
     if (this.#status === 'ended') return;
     this.#status = 'ended';
+    this.#cancelling?.cancel();
     this.#end = end;
     this.#trace('run.ended', { outcome: end.outcome, units: this.#units });
     for (const queued of this.queued) this.device.queue.withdraw(queued);

@@ -1,6 +1,6 @@
 import { SegueError } from '../../protocol/errors.ts';
 import type { InlineDemand } from '../programs/InlineProgram.ts';
-import { validateProgram, type ModelOffer } from '../programs/ProgramSpec.ts';
+import { validateProgram, type ModelOffer, type ProgramSpec } from '../programs/ProgramSpec.ts';
 import type { Admission } from '../scheduler/AdmissionController.ts';
 import type { PlacementScheduler } from '../scheduler/PlacementScheduler.ts';
 import type { Device } from './Device.ts';
@@ -46,16 +46,19 @@ export class InlineRuns {
    * @throws {TypeError} for a program that the model can't run.
    * @throws {SegueError} for inputs that it can't take, and where nothing is left to promise.
    */
-  open(opening: RunOpening): RunHandle {
+  open(opening: RunOpening): InlineRun {
     const { runId, program, inputs, channels } = opening;
     validateProgram(program.spec, this.#deps.offer);
+    const role = opening.role ?? roleOf(program.spec);
+    const pool = this.#deps.devices.filter(({ roles }) => (role === null ? roles.length === 0 : roles.includes(role)));
+    if (pool.length === 0 && role !== null) throw new TypeError(`program ${program.spec.programId}: placement.role is ${role}, the engine's pools have ${[...new Set(this.#deps.devices.flatMap(({ roles }) => roles))].join(', ') || 'none'}`);
     const demand = program.demand(inputs);
     for (const pool of ['video', 'audio'] as const) {
       if (channels[pool].slots < demand.minSlots[pool]) throw new SegueError('bad_request', `the ${pool} pool needs ${demand.minSlots[pool]} slots, has ${channels[pool].slots}`);
     }
-    const { devices, placement, retryAfterMs } = this.#deps;
+    const { placement, retryAfterMs } = this.#deps;
     let reason = 'no device answers';
-    for (const device of placement.rank(devices)) {
+    for (const device of placement.rank(pool)) {
       const admission = admit(device, opening, demand);
       if (!admission.admitted) {
         reason = admission.reason;
@@ -71,7 +74,7 @@ export class InlineRuns {
       this.#runs.set(runId, { run, opening });
       device.worker.attach(runId, channels);
       run.start();
-      return { cancel: () => run.cancel() };
+      return run;
     }
     throw reason === 'no device answers' ? new SegueError('engine_unavailable', reason, { retryAfterMs }) : new SegueError('at_capacity', `another run can't be taken (${reason})`, { retryAfterMs });
   }
@@ -97,6 +100,15 @@ export class InlineRuns {
   cancelAll(): void {
     for (const { run } of [...this.#runs.values()]) run.cancel();
   }
+}
+
+/** The pool that its nodes ask for, all of them the same: one device runs them. @throws {TypeError} naming both nodes, where two differ. */
+function roleOf({ programId, nodes }: ProgramSpec): string | null {
+  const placed = Object.entries(nodes).flatMap(([name, { placement }]) => (placement === undefined ? [] : [[name, placement.role] as const]));
+  const [first] = placed;
+  const other = placed.find(([, role]) => role !== first![1]);
+  if (other !== undefined) throw new TypeError(`program ${programId}: nodes.${first![0]}.placement.role is ${first![1]}, nodes.${other[0]}.placement.role is ${other[1]}: one device runs an inline program, disaggregate it`);
+  return first === undefined ? null : first[1];
 }
 
 /** A run with a time to end by is promised its share of the device until then; any other only its memory. */

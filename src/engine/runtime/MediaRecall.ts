@@ -77,7 +77,7 @@ export class MediaRecall {
     for (const version of story.from(words.outgoing.claimed90k)) {
       const media90k = version.position90k;
       const dueMs = timeline.presentationMs(media90k);
-      const makeMs = program.remakeMs(version, predict);
+      const makeMs = program.remakeMs(version, story.state, predict);
       if (dueMs === null || makeMs === null || dueMs - nowMs < makeMs + marginMs) continue;
       const { state } = story;
       // Nothing of it was made yet, or what is left of it is made under what is held then.

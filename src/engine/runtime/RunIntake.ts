@@ -5,6 +5,8 @@ export interface RunIntakeDependencies {
   readonly clock: Clock;
   /** Nothing coming for so long ends the run, ms. */
   readonly stallMs: number;
+  /** Inputs that may be silent for longer: somebody else watches them. */
+  readonly unwatched?: readonly string[];
   /** The next item of an input; null: there are no more. */
   readonly feed: (name: string, value: unknown) => void;
   readonly failed: (error: SegueError) => void;
@@ -19,7 +21,7 @@ type Source = AsyncIterator<unknown> | Iterator<unknown>;
 export class RunIntake {
   readonly #deps: RunIntakeDependencies;
   readonly #sources = new Map<string, Source>();
-  readonly #asked = new Map<string, Timer>();
+  readonly #asked = new Map<string, Timer | null>();
   #closed = false;
 
   /** @throws {SegueError} `bad_request` for an input that can't be iterated. */
@@ -44,7 +46,7 @@ export class RunIntake {
       const source = this.#sources.get(name);
       if (this.#closed || source === undefined || this.#asked.has(name)) continue;
       const { clock, stallMs, failed } = this.#deps;
-      this.#asked.set(name, clock.schedule(clock.now() + stallMs, () => failed(new SegueError('timed_out', `nothing came of input ${name} for ${stallMs} ms`, { param: name }))));
+      this.#asked.set(name, this.#deps.unwatched?.includes(name) === true ? null : clock.schedule(clock.now() + stallMs, () => failed(new SegueError('timed_out', `nothing came of input ${name} for ${stallMs} ms`, { param: name }))));
       void this.#next(name, source);
     }
   }
@@ -53,7 +55,7 @@ export class RunIntake {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    for (const timer of this.#asked.values()) timer.cancel();
+    for (const timer of this.#asked.values()) timer?.cancel();
     this.#asked.clear();
     for (const source of this.#sources.values()) void ended(source);
     this.#sources.clear();

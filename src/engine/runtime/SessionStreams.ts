@@ -6,14 +6,14 @@ import type { MediaFormat, MediaTime90k } from '../../streams/media_time.ts';
 /** A session's two media streams: numbers their events, and says `init` first and `complete` once. */
 export class SessionStreams {
   readonly #sessionId: string;
-  readonly #weightsVersion: string;
+  readonly #weightsVersion: () => string;
   readonly #send: (event: MediaEvent) => void;
   #videoSequence = 0;
   #audioSequence = 0;
   #revision = 0;
   #complete = false;
 
-  constructor(sessionId: string, weightsVersion: string, send: (event: MediaEvent) => void) {
+  constructor(sessionId: string, weightsVersion: () => string, send: (event: MediaEvent) => void) {
     this.#sessionId = sessionId;
     this.#weightsVersion = weightsVersion;
     this.#send = send;
@@ -27,7 +27,7 @@ export class SessionStreams {
   /** Picture and sound of one frame; their slots belong to the receiver from here on. */
   frame(frame: EmittedFrame, epoch: number): void {
     const { videoSlot, audioSlot, samples, origin, conditioningVersion, actionSequence, adapter, ...place } = frame;
-    const versions: MediaVersions = { epoch, conditioningVersion, actionSequence, weightsVersion: this.#weightsVersion, adapterVersions: adapterVersions(adapter) };
+    const versions: MediaVersions = { epoch, conditioningVersion, actionSequence, weightsVersion: this.#weightsVersion(), adapterVersions: adapterVersions(adapter) };
     const chunk = { type: 'media.chunk', revision: this.#revision, ...place, ...versions, stage: 'final', origin } as const;
     this.#send({ ...chunk, ...this.#video(), kind: 'video', codec: 'rgb24', slot: videoSlot });
     this.#send({ ...chunk, ...this.#audio(), kind: 'audio', codec: 'pcm16', slot: audioSlot, samples });

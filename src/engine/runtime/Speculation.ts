@@ -198,7 +198,7 @@ export class Speculation implements WorkSource {
 
   turns(): readonly LoopTurn[] {
     const { program, pools, device } = this.#session;
-    if (this.closed || this.inFlight !== null || this.#draft === null || !device.usable) return [];
+    if (this.closed || this.inFlight !== null || this.#draft === null || !device.usable || device.switching !== null) return [];
     this.#forks.dropOutdated();
     const fork = this.#next();
     if (fork === null) return [];

@@ -9,6 +9,7 @@ import type { TransferScheduler } from '../scheduler/TransferScheduler.ts';
 import type { PlannedTurn, WorkUnit } from '../scheduler/WorkUnit.ts';
 import type { Device } from './Device.ts';
 import { stepVerdict } from './step_verdict.ts';
+import type { Tracer } from './Tracer.ts';
 import type { CommittedUnit, WorkSource } from './WorkSource.ts';
 
 export interface CommitterDependencies {
@@ -16,6 +17,7 @@ export interface CommitterDependencies {
   readonly loops: LoopScheduler;
   readonly transfers: TransferScheduler;
   readonly trace: (event: TraceEvent) => void;
+  readonly tracer: Pick<Tracer, 'units' | 'count'>;
   readonly lost: (device: Device<WorkSource>, message: string) => void;
   readonly requeue: (session: WorkSource) => void;
   readonly counters: { executed: number; discarded: number; failed: number; busyMs: number };
@@ -78,7 +80,7 @@ export class StepCommitter {
     pool.retain(blocks);
     const stands = { unitId: 0, sessionId: session.sessionId, loopId: turn.loopId, kernel: turn.kernel, modelId: cacheKey.modelId, plan, outputs: {}, epoch: session.epoch };
     const step = this.#stage(session, planned, stands, { blocks: hit.blocks, slots: {}, values: hit.values, next: hit.next });
-    if (step instanceof SegueError) session.failed(step, plan);
+    if (step instanceof SegueError) session.failed(step, plan, turn.loopId);
     else step({ plan, action: session.action, conditioning: planned.conditioning });
     pool.release(blocks);
     this.#deps.requeue(session);
@@ -127,7 +129,7 @@ export class StepCommitter {
     if (verdict.verdict === 'discard') this.#trace('unit.discarded', unit, { reason: verdict.reason });
     if (failure !== null) {
       this.#trace('unit.failed', unit, { message: failure.message });
-      session.failed(failure, unit.plan);
+      session.failed(failure, unit.plan, unit.turn.loopId);
     }
     this.#deps.requeue(session);
   }
@@ -157,9 +159,12 @@ export class StepCommitter {
   }
 
   #traceSteps(device: Device<WorkSource>, batch: WorkUnitBatch, units: readonly SessionUnit[], deviceMs: number): void {
-    const nowMs = this.#deps.clock.now();
+    const { clock, tracer } = this.#deps;
+    const nowMs = clock.now();
     for (const { unit } of units) {
       const { planned, turn, plan, dispatchedAtMs, deadlineMs, predictedMs } = unit;
+      tracer.count(plan.kind, deviceMs / units.length, nowMs > deadlineMs, nowMs);
+      if (!tracer.units) continue;
       this.#deps.trace({
         type: 'trace.step',
         name: plan.kind,

@@ -70,6 +70,11 @@ export class Story {
     return this.#versions.from(position90k);
   }
 
+  /** The oldest version that reaches a position, also of the past. */
+  reaching(position90k: MediaTime90k): ProgramState | undefined {
+    return this.#versions.reaching(position90k);
+  }
+
   /** Takes another state in the place of the one that was. @param emitted slots that went to media with this change. */
   replace(next: ProgramState, emitted: readonly FilledSlot[] = []): void {
     const before = this.#state;

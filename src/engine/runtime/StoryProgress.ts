@@ -33,6 +33,19 @@ export class StoryProgress {
     this.commit();
   }
 
+  /** Nothing comes any more: what was seen is kept, also of a chunk that will not be whole. Never throws. */
+  end(presented90k: MediaTime90k = 0): void {
+    const { story, recorder, epoch } = this.#parts;
+    if (recorder === null) return;
+    try {
+      this.seen(Math.min(presented90k, story.newest.position90k));
+      const part = recorder.partOf(story.committed, epoch());
+      if (part !== null) recorder.put(part);
+    } catch {
+      // The executor's memory is gone with it: what is on disk already stays.
+    }
+  }
+
   /** Back to what was seen: everything later is dropped, and the story goes on from there as another future. */
   backTo(presented90k: MediaTime90k): void {
     const { story, program, trace } = this.#parts;

@@ -25,7 +25,7 @@ export interface StoryRecorderOptions {
   readonly behind: (fromChunk: number | null, reason?: string) => void;
 }
 
-export type ChunkWrite = Extract<StorageWrite, { readonly type: 'chunk' }>;
+export type ChunkWrite = Extract<StorageWrite, { readonly type: 'chunk' | 'part' }>;
 
 /** Between the copies of a snapshot's tensors: whatever else the engine has to do comes first. */
 const COPY_INTERVAL_MS = 1;
@@ -83,6 +83,13 @@ export class StoryRecorder {
   copyOf(version: ProgramState, epoch: number): ChunkWrite | null {
     const part = this.#options.keeping.chunk(version);
     return part === null ? null : this.#recorded(part, epoch);
+  }
+
+  /** What was seen of the chunk that a version lies in; null at the end of one. To be {@link put}, or not. */
+  partOf(version: ProgramState, epoch: number): ChunkWrite | null {
+    const { sessionId, keeping, records } = this.#options;
+    const part = keeping.seen(version);
+    return part === null || part.chunk !== version.chunk ? null : { type: 'part', sessionId, branch: this.#branch, chunk: records.record(part, epoch) };
   }
 
   put(write: ChunkWrite): void {
@@ -169,14 +176,14 @@ export class StoryRecorder {
 }
 
 /** For a session whose story is kept; null where there is nowhere to keep it, or nothing that could be read back. */
-export function openRecorder({ sessionId, program, device, keep, records, clock, toControl, story }: Pick<SessionOpening, 'sessionId' | 'program' | 'device'> & Pick<SessionDependencies, 'keep' | 'clock' | 'toControl'> & { readonly records: ChunkRecords | null; readonly story: { readonly kept: Pick<KeptStory, 'branch' | 'branches'>; readonly lastChunk: number } | null }): StoryRecorder | null {
+export function openRecorder({ sessionId, program, device, keep, records, clock, toControl, story }: Pick<SessionOpening, 'sessionId' | 'program' | 'device'> & Pick<SessionDependencies, 'keep' | 'clock' | 'toControl'> & { readonly records: ChunkRecords | null; readonly story: Pick<KeptStory, 'branch' | 'branches'> & { readonly lastChunk: number } }): StoryRecorder | null {
   const { pool } = device;
   if (keep === null || program.keeping === undefined || records === null) return null;
   return new StoryRecorder({
     sessionId,
     keeping: program.keeping,
     ...keep,
-    ...(story === null ? {} : { ...story.kept, lastChunk: story.lastChunk }),
+    ...story,
     pool,
     clock,
     records,

@@ -140,10 +140,12 @@ export class StoryRewinds {
     const { sessionId, program, story, progress, recorder, epoch, toControl, applied } = this.#parts;
     const state = program.returned(version, story.state, conditioningVersion);
     progress.returnTo(state);
-    const { position90k: media90k, chunk } = state;
+    const { position90k: media90k, chunk, lineage } = state;
+    const begun = recorder === null ? null : (program.keeping?.seen(version) ?? null);
+    const whole90k = begun?.chunk === chunk ? begun.start90k : media90k;
     if (seen !== null) recorder?.put(seen);
-    const branch = recorder?.branchOff({ fromChunk: chunk, from90k: media90k, left90k: presented90k, requestId, epoch: epoch() }) ?? 0;
-    toControl({ type: 'session.rewound', sessionId, requestId, epoch: epoch(), media90k, presented90k, branch });
+    const branch = recorder?.branchOff({ fromChunk: chunk, from90k: media90k, left90k: presented90k, requestId, epoch: epoch(), lineage }) ?? 0;
+    toControl({ type: 'session.rewound', sessionId, requestId, epoch: epoch(), media90k, presented90k, whole90k, branch });
     applied(requestId);
   }
 
@@ -165,6 +167,8 @@ export class StoryRewinds {
     const { story, program, recorder, epoch } = this.#parts;
     if (recorder === null) return null;
     const end = story.from(story.committed.position90k + 1).find((version) => program.keeping?.chunk(version) != null);
-    return end !== undefined && program.keeping!.chunk(end)!.start90k < presented90k ? recorder.copyOf(end, epoch()) : null;
+    if (end !== undefined && program.keeping!.chunk(end)!.start90k < presented90k) return recorder.copyOf(end, epoch());
+    const last = story.at(presented90k);
+    return last === null ? null : recorder.partOf(last, epoch());
   }
 }

@@ -55,6 +55,12 @@ export class VersionLedger<State extends ProgramState> {
     return this.#versions.filter((version) => version.position90k >= position90k);
   }
 
+  /** The oldest version at or after a position, also of the past: the first that shows the frame which ends there. Undefined where nothing reaches so far. */
+  reaching(position90k: MediaTime90k): State | undefined {
+    const after = ({ position90k: at }: State): boolean => at >= position90k;
+    return this.#past.find(after) ?? this.#versions.find(after);
+  }
+
   /** Keeps a version; one of the same position gives way to it. @throws {RangeError} for a position before the newest. */
   keep(version: State): void {
     const newest = this.newest;

@@ -58,7 +58,7 @@ export interface WorkSource {
   current(loopId: string): LoopState | null;
   /** Computes what follows from a step, changing nothing; throws where its program does. What it returns commits. */
   stage(step: CommittedStep, predict: Predict): (unit: CommittedUnit) => void;
-  failed(error: SegueError, plan: WorkPlan): void;
+  failed(error: SegueError, plan: WorkPlan, loopId: string): void;
   fault(error: SegueError, fatal: boolean): void;
   /** Its share of a batch that was run, committed or not, device milliseconds. */
   spent?(deviceMs: number): void;

@@ -1,4 +1,5 @@
 import type { MemoryBudget } from '../memory/BlockPool.ts';
+import type { TraceLevel } from './Tracer.ts';
 
 /** How an engine schedules: numbers that a deployment may change without changing what is generated. */
 export interface EngineOptions {
@@ -33,6 +34,10 @@ export interface EngineOptions {
   readonly pastChunks: number;
   /** Whether drafts are worked on before they are sent, where there is time for it. */
   readonly speculation: boolean;
+  /** Whether a session that its device can't serve in time may be made in fewer denoise steps, where the model declares that. */
+  readonly reducedSteps: boolean;
+  /** How much the engine tells of what it does: see {@link TraceLevel}. */
+  readonly traces: TraceLevel;
   /** Offered to whoever is refused. */
   readonly retryAfterMs: number;
 }
@@ -57,5 +62,7 @@ export const DEFAULT_ENGINE_OPTIONS = {
   snapshotChunks: 60,
   pastChunks: 60,
   speculation: true,
+  reducedSteps: true,
+  traces: 'full',
   retryAfterMs: 2000,
 } as const satisfies EngineOptions;

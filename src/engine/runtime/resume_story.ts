@@ -1,5 +1,5 @@
 import { SegueError } from '../../protocol/errors.ts';
-import type { KeptStory, KeptTensor, StoryFingerprint } from '../../streams/storage_messages.ts';
+import type { ChunkOrigin, KeptStory, KeptTensor, StoryFingerprint } from '../../streams/storage_messages.ts';
 import type { MemoryTag } from '../model/work.ts';
 import type { ProgramState, RealtimeProgram } from '../programs/RealtimeProgram.ts';
 import type { ReadPart } from '../programs/StoryKeeping.ts';
@@ -13,8 +13,6 @@ export interface ResumedStory {
   readonly exact: boolean;
   /** Held input's speed at its end. */
   readonly speed: number;
-  /** The branch that it goes on with, and how many there are. */
-  readonly kept: Pick<KeptStory, 'branch' | 'branches'>;
   /** Called once somebody holds the state's blocks: they live as long as that. */
   readonly held: () => void;
   /** Gives back the memory that was reserved beside the session's own; idempotent. */
@@ -33,7 +31,7 @@ export function resumeStory(story: KeptStory, { sessionId, program, seed, device
   if (story.chunks.length === 0) throw new TypeError('a story to resume has at least one chunk');
   const here: StoryFingerprint = { modelId: loaded.modelId, weightsVersion: loaded.weightsVersion, adapterVersions: {}, machine: loaded.fingerprint };
   if (story.fingerprint.modelId !== here.modelId) throw new SegueError('conflict', `the story was made by ${story.fingerprint.modelId}, here is ${here.modelId}`);
-  const exact = story.snapshot !== null && sameFingerprint(story.fingerprint, here);
+  const exact = story.snapshot !== null && sameFingerprint(story.fingerprint, here) && madeBy(story, here.weightsVersion);
   const { wanted, speed, open } = keeping.resume(seed, story.chunks.map(readPart), exact ? readPart(story.snapshot!) : null);
   const tensors = wanted.map(({ chunk, name, memory }) => ({ memory, tensor: tensorOf(chunk === null ? story.snapshot!.tensors : story.chunks[chunk]!.tensors, name) }));
   const budget: Partial<Record<MemoryTag, number>> = {};
@@ -42,10 +40,11 @@ export function resumeStory(story: KeptStory, { sessionId, program, seed, device
   if (account === null) throw new SegueError('at_capacity', 'there is no memory to bring the story back');
   const blocks = pool.allocate(account, tensors.map(({ memory, tensor }) => ({ bytes: tensor.data.byteLength, memory })))!;
   worker.put(tensors.map(({ memory, tensor }, index) => ({ id: blocks[index]!, sessionId, memory, published: false, dtype: 'float32', dims: [1, ...tensor.dims], buffer: shared(tensor.data) })));
+  const state = open(blocks);
   return {
-    initial: open(blocks),
+    // A future of which nothing is there yet is another than the past's.
+    initial: { ...state, lineage: Math.max(state.lineage, story.lineage ?? 0) },
     exact,
-    kept: { ...(story.branch === undefined ? {} : { branch: story.branch }), ...(story.branches === undefined ? {} : { branches: story.branches }) },
     speed,
     held: () => pool.release(blocks),
     settle: () => pool.close(account),
@@ -55,6 +54,15 @@ export function resumeStory(story: KeptStory, { sessionId, program, seed, device
 export function sameFingerprint(a: StoryFingerprint, b: StoryFingerprint): boolean {
   const adapters = (versions: StoryFingerprint['adapterVersions']): string => JSON.stringify(Object.entries(versions).sort());
   return a.modelId === b.modelId && a.weightsVersion === b.weightsVersion && a.machine === b.machine && adapters(a.adapterVersions) === adapters(b.adapterVersions);
+}
+
+/** Whether all that is computed again was made by these weights: a live reload may have replaced those that the session was opened with. */
+function madeBy({ chunks, snapshot }: KeptStory, weightsVersion: string): boolean {
+  return chunks.every(({ chunk, data }) => {
+    if (chunk < snapshot!.chunk) return true;
+    const { origin } = JSON.parse(data) as { readonly origin?: ChunkOrigin };
+    return origin === undefined || origin.weightsVersion === weightsVersion;
+  });
 }
 
 function readPart(part: { readonly chunk: number; readonly end90k?: number; readonly data: string; readonly tensors: readonly KeptTensor[] }): ReadPart {

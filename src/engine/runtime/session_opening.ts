@@ -53,8 +53,10 @@ export interface SessionOpening {
   readonly grant: AdmissionGrant;
   /** Goes on from here instead of beginning. */
   readonly resumed: ResumedStory | null;
-  /** Of its future, where another session has the same past. */
+  /** Of its future, where another session, or another branch, has the same past. */
   readonly lineage?: number;
+  /** The branch that it goes on with, and how many there are. */
+  readonly branches?: Pick<KeptStory, 'branch' | 'branches'>;
   /** Puts a story that was kept in place. @throws {SegueError} */
   readonly resume: (story: KeptStory) => ResumedStory;
 }

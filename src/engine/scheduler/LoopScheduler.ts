@@ -26,11 +26,16 @@ export interface HeldAction {
 /** Asks kernels for the next step of their loops. Planning is pure: a turn that is planned and then refused has left no trace. */
 export class LoopScheduler {
   readonly #kernels: ReadonlyMap<string, ScheduledKernel>;
-  readonly #identity: ModelIdentity;
+  #identity: ModelIdentity;
 
   constructor(kernels: ReadonlyMap<string, ScheduledKernel>, identity: ModelIdentity) {
     this.#kernels = kernels;
     this.#identity = identity;
+  }
+
+  /** From here on, cache keys name other weights: what the older ones gave is found by nobody any more. */
+  reloaded(weightsVersion: string): void {
+    this.#identity = { ...this.#identity, weightsVersion };
   }
 
   /** @throws {TypeError} for a kernel that isn't there: the program was validated against another set. */
@@ -44,7 +49,8 @@ export class LoopScheduler {
   plan(turn: LoopTurn, seed: number, action: HeldAction): PlannedTurn | null {
     const conditioning = conditioningOf(turn, action);
     const context: LoopContext = { seed, lineage: turn.lineage, conditioning };
-    const plan = this.kernel(turn.kernel).planStep(turn.state, context);
+    const planned = this.kernel(turn.kernel).planStep(turn.state, context);
+    const plan = planned === null || planned.cache === null || turn.cache === undefined ? planned : { ...planned, cache: turn.cache === 'none' ? null : { ...planned.cache, publish: false } };
     return plan === null ? null : { turn, plan, conditioning, cacheKey: this.#cacheKey(turn, plan, conditioning) };
   }
 
@@ -71,6 +77,6 @@ export class LoopScheduler {
 
 function conditioningOf({ conditioning }: LoopTurn, { sequence, steer, speed }: HeldAction): Conditioning {
   if (conditioning.kind === 'fixed') return conditioning.conditioning;
-  const { version, prompt, mix, adapter } = conditioning;
-  return { version, actionSequence: sequence, steer, speed, prompt, ...(mix === undefined ? {} : { mix }), ...(adapter == null ? {} : { adapter }) };
+  const { version, prompt, mix, adapter, steps } = conditioning;
+  return { version, actionSequence: sequence, steer, speed, prompt, ...(mix === undefined ? {} : { mix }), ...(adapter == null ? {} : { adapter }), ...(steps === undefined ? {} : { steps }) };
 }

@@ -26,6 +26,8 @@ export interface LoopTurn {
   readonly boosted: boolean;
   /** Brings back what was: due as its session's share of the device pays for it, whenever its media is wanted. */
   readonly restores?: true;
+  /** What its program leaves of the cache that its loop declares: takes results and adds none, or neither. Absent: all of it. */
+  readonly cache?: 'read' | 'none';
   /** Handed back with the step to the program that offered the turn; nobody else reads it. */
   readonly memo?: unknown;
 }
@@ -34,5 +36,5 @@ export interface LoopTurn {
  * `live`: prompt as given, held action read at planning. `fixed`: what an earlier step ran under, because this one completes it.
  */
 export type TurnConditioning =
-  | { readonly kind: 'live'; readonly version: number; readonly prompt: PromptBlocks | null; readonly mix?: readonly WeightedPrompt[]; readonly adapter?: AppliedAdapter | null }
+  | { readonly kind: 'live'; readonly version: number; readonly prompt: PromptBlocks | null; readonly mix?: readonly WeightedPrompt[]; readonly adapter?: AppliedAdapter | null; readonly steps?: number }
   | { readonly kind: 'fixed'; readonly conditioning: Conditioning };

@@ -1,3 +1,6 @@
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { basename } from 'node:path';
 import { CompileCache, CompileError, runtimeVersion } from '../compile/CompileCache.ts';
 import { DeviceError } from '../model/device_error.ts';
 import { createKernels, type KernelSource, type Kernels, type StepRunner } from '../model/kernels/create_kernels.ts';
@@ -12,7 +15,7 @@ import { BatchGather } from './BatchGather.ts';
 import { BlockStore, type SharedBlock } from './BlockStore.ts';
 import { CALIBRATION_SESSION, calibrationPools, measureCost, warmUp } from './calibration.ts';
 import { CancelWords } from './CancelWords.ts';
-import type { AttachedSession, ComponentFile, ExecutorStart, FromExecutor, HeldBlocks, ToExecutor } from './executor_messages.ts';
+import type { AttachedSession, CheckedFile, ComponentFile, ExecutorStart, FromExecutor, HeldBlocks, ToExecutor } from './executor_messages.ts';
 import { NoiseCache } from './NoiseCache.ts';
 import { OnnxDeviceModel, type SessionPools } from './OnnxDeviceModel.ts';
 import { residentBlock, sharedBlock, type ResidentBlock } from './resident_block.ts';
@@ -21,6 +24,7 @@ import { SharedBuffers } from './SharedBuffers.ts';
 interface Loaded {
   readonly source: KernelSource;
   readonly files: readonly ComponentFile[];
+  readonly checked: readonly CheckedFile[];
   readonly compiled: CompileCache;
   readonly device: OnnxDeviceModel;
   readonly kernels: Kernels;
@@ -132,7 +136,7 @@ export class OnnxExecutor {
     this.#faults.clear();
   }
 
-  async #load({ modelId, source, files, adapters = {} }: Extract<ToExecutor, { type: 'load' }>): Promise<void> {
+  async #load({ modelId, source, files, checked, adapters = {} }: Extract<ToExecutor, { type: 'load' }>): Promise<void> {
     const { provider, intraOpThreads, batchInvariant, calibrationRuns, spare } = this.#start.options;
     const compiled = new CompileCache({ modelId, provider, intraOpThreads });
     const device = new OnnxDeviceModel({
@@ -151,11 +155,13 @@ export class OnnxExecutor {
     });
     this.#gather.bindAdapters(adapters);
     try {
+      // The first thread's files have just been checked; a later one's may have been replaced meanwhile.
+      if (spare) checkUnchanged(checked);
       await compileAll(compiled, source, files);
       this.#pools.set(CALIBRATION_SESSION, calibrationPools(source));
       const cost = spare ? [] : await measureCost(source, device, this.#blocks, calibrationRuns);
       if (spare) await warmUp(source, device, this.#blocks);
-      this.#loaded = { source, files, compiled, device, kernels: createKernels(source) };
+      this.#loaded = { source, files, checked, compiled, device, kernels: createKernels(source) };
       this.#post({ type: 'loaded', cost, runtime: runtimeVersion() });
     } catch (error) {
       await compiled.clear();
@@ -258,6 +264,7 @@ export class OnnxExecutor {
   async #wake(tags: readonly MemoryTag[]): Promise<void> {
     for (const tag of tags) {
       if (tag === 'weights' && this.#asleep.has(tag) && this.#loaded !== null) {
+        checkUnchanged(this.#loaded.checked);
         await compileAll(this.#loaded.compiled, this.#loaded.source, this.#loaded.files);
       }
       this.#asleep.delete(tag);
@@ -276,6 +283,13 @@ export class OnnxExecutor {
 
 async function compileAll(compiled: CompileCache, source: KernelSource, files: readonly ComponentFile[]): Promise<void> {
   for (const { componentId, path } of files) await compiled.compile(componentId, source.components[componentId]!, path);
+}
+
+/** @throws {DeviceError} where other weights lie there by now: nobody may compute with them under the name of those that were checked. */
+function checkUnchanged(files: readonly CheckedFile[]): void {
+  for (const { path, sha256 } of files) {
+    if (createHash('sha256').update(readFileSync(path)).digest('hex') !== sha256) throw new DeviceError(`${basename(path)} is another file than the one that was checked`);
+  }
 }
 
 async function eachInTurn<T, R>(items: readonly T[], run: (item: T) => Promise<R>): Promise<R[]> {

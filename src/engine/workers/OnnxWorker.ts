@@ -2,18 +2,19 @@ import { monotonicClock, type Clock } from '../../observe/clock.ts';
 import type { Logger } from '../../observe/log.ts';
 import type { SharedPoolDescriptor } from '../../streams/shared_pool.ts';
 import { loadModelSpec } from '../model/spec/load_model_spec.ts';
+import type { ModelSpec } from '../model/spec/model_spec.ts';
 import type { BlockId, MemoryTag, StepResult, WorkUnitBatch } from '../model/work.ts';
 import { batchPatienceMs, SparedPatience } from './batch_patience.ts';
 import { BlockRegistry } from './BlockRegistry.ts';
 import type { SharedBlock } from './BlockStore.ts';
 import { MAX_UNITS_PER_BATCH } from './CancelWords.ts';
 import type { ArmedFault, ExecutorOptions } from './executor_messages.ts';
-import { ExecutorThread, type ResultsMessage } from './ExecutorThread.ts';
+import { ExecutorThread, type LoadMessage, type ResultsMessage } from './ExecutorThread.ts';
 import { InFlightBatches, lostResults, type InFlightBatch } from './InFlightBatches.ts';
 import { executorOptions, loadedModel, loadFault, loadMessage } from './model_loading.ts';
 import { Predictions } from './Predictions.ts';
 import { SpareExecutor } from './SpareExecutor.ts';
-import type { LoadedModel, Takeover, Worker, WorkerHealth } from './Worker.ts';
+import type { LoadedModel, PreparedWeights, Takeover, Worker, WorkerHealth } from './Worker.ts';
 
 export interface OnnxWorkerOptions {
   readonly id: string;
@@ -56,6 +57,7 @@ export class OnnxWorker implements Worker {
   /** Of the first batch that was lost without a take-over. */
   #silentSinceMs = 0;
   #tellTakeover: (takeover: Takeover) => void = () => undefined;
+  #prepared: Pick<PreparedWeights, 'discard'> | null = null;
   #closing: Promise<void> | null = null;
 
   constructor(options: OnnxWorkerOptions) {
@@ -92,19 +94,38 @@ export class OnnxWorker implements Worker {
     }
     this.#predictions = new Predictions(answer.cost);
     this.#state = 'ready';
-    if (options.spare) {
-      this.#spare = new SpareExecutor({
-        clock: this.#clock,
-        logger: this.#options.logger,
-        load,
-        open: () => this.#openThread(options),
-        ready: () => this.#spareReady(),
-        gone: () => this.#spareGone(),
-      });
-      // Only now: measuring beside another thread that compiles would give other costs, and somebody waits for this worker.
-      this.#spare.start();
-    }
+    // Only now: measuring beside another thread that compiles would give other costs, and somebody waits for this worker.
+    if (options.spare) this.#startSpare(load, options);
     return loadedModel(spec, options, answer);
+  }
+
+  /** Compiled in a thread beside the one that works; its spare follows once it has taken the place of that one. */
+  async prepare(spec: ModelSpec): Promise<PreparedWeights> {
+    this.#running();
+    const options = executorOptions(spec, this.#options);
+    const load = loadMessage(spec);
+    const thread = this.#openThread({ ...options, spare: true });
+    let waits = true;
+    const discard = async (): Promise<void> => {
+      if (!waits) return;
+      waits = false;
+      await thread.stop();
+    };
+    // Closed while it loads, the worker waits for it: a thread must have ended before the process does.
+    this.#prepared = { discard };
+    const answer = await thread.load(load);
+    if (answer.type === 'load.failed') {
+      await discard();
+      throw loadFault(spec, answer.componentId, answer.message);
+    }
+    const ready = (): boolean => waits && thread.alive && this.#state === 'ready' && this.#inFlight.size === 0;
+    const take = (): void => {
+      if (!ready()) throw new Error(`worker ${this.id} can't take ${spec.checkpoint.weightsVersion} now`);
+      waits = false;
+      this.#replace(thread);
+      if (options.spare) this.#startSpare(load, options);
+    };
+    return { weightsVersion: spec.checkpoint.weightsVersion, ready, take, discard };
   }
 
   onTakeover(listener: (takeover: Takeover) => void): void {
@@ -195,7 +216,7 @@ export class OnnxWorker implements Worker {
 
   async #stop(): Promise<void> {
     this.#state = 'closed';
-    await Promise.all([this.#active?.stop(), this.#spare?.stop()]);
+    await Promise.all([this.#active?.stop(), this.#spare?.stop(), this.#prepared?.discard()]);
     this.#inFlight.lose(null, `worker ${this.id} is closed`);
     this.#registry.clear();
   }
@@ -207,6 +228,28 @@ export class OnnxWorker implements Worker {
   #running(): ExecutorThread {
     if (this.#state === 'closed' || this.#active === null) throw new Error(`worker ${this.id} is ${this.#state}`);
     return this.#active;
+  }
+
+  /** Another thread goes on with all sessions and blocks; the one before, and its spare, end. */
+  #replace(next: ExecutorThread): void {
+    const ending = [this.#active, this.#spare];
+    this.#spare = null;
+    this.#active = next;
+    next.post(this.#registry.adoption());
+    if (this.#asleep.size > 0) next.ask((request) => ({ type: 'sleep', request, tags: [...this.#asleep] }), null).catch((error: unknown) => this.#options.logger?.warn({ err: error }, 'the new weights did not go to sleep'));
+    for (const one of ending) void one?.stop();
+  }
+
+  #startSpare(load: LoadMessage, options: ExecutorOptions): void {
+    this.#spare = new SpareExecutor({
+      clock: this.#clock,
+      logger: this.#options.logger,
+      load,
+      open: () => this.#openThread(options),
+      ready: () => this.#spareReady(),
+      gone: () => this.#spareGone(),
+    });
+    this.#spare.start();
   }
 
   #openThread(executor: ExecutorOptions): ExecutorThread {

@@ -1,3 +1,4 @@
+import type { ModelSpec } from '../model/spec/model_spec.ts';
 import type { BlockId, MemoryTag, StepResult, WorkUnitBatch } from '../model/work.ts';
 import type { SharedBlock } from './BlockStore.ts';
 import type { SharedPoolDescriptor } from '../../streams/shared_pool.ts';
@@ -33,10 +34,23 @@ export interface Worker {
   sleep(tags: readonly MemoryTag[]): Promise<void>;
   wake(tags: readonly MemoryTag[]): Promise<void>;
   health(): WorkerHealth;
+  /** Loads another checked set of weights of the same model beside the one that serves. Rejects where it can't be loaded; nothing has changed then. Absent: it can't. */
+  prepare?(spec: ModelSpec): Promise<PreparedWeights>;
   /** Whoever is told when a spare executor has taken over and has given its first answer; one listener. */
   onTakeover?(listener: (takeover: Takeover) => void): void;
   /** Lets the running batch end, then stops. Idempotent. A thread is never terminated while it computes: that aborts the process. */
   close(): Promise<void>;
+}
+
+/** Weights that are loaded and wait. */
+export interface PreparedWeights {
+  readonly weightsVersion: string;
+  /** They are there, and no batch is in flight. */
+  readonly ready: () => boolean;
+  /** From here on all sessions and blocks are theirs, as at a take-over. Only where they are ready. */
+  readonly take: () => void;
+  /** They won't be needed. Idempotent; nothing after `take`. */
+  readonly discard: () => Promise<void>;
 }
 
 /** A spare executor went on with the sessions and blocks of one that stopped answering. */

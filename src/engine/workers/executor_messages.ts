@@ -14,6 +14,13 @@ export interface ComponentFile {
   readonly path: string;
 }
 
+/** A file of weights, as it was when the model was checked. */
+export interface CheckedFile {
+  /** Absolute path. */
+  readonly path: string;
+  readonly sha256: string;
+}
+
 export interface ExecutorOptions {
   readonly provider: 'cpu' | 'cuda';
   readonly intraOpThreads: number;
@@ -39,7 +46,7 @@ export interface AttachedSession {
 }
 
 export type ToExecutor =
-  | { readonly type: 'load'; readonly modelId: string; readonly source: KernelSource; readonly files: readonly ComponentFile[]; readonly adapters?: Readonly<Record<string, AdapterTensors>> }
+  | { readonly type: 'load'; readonly modelId: string; readonly source: KernelSource; readonly files: readonly ComponentFile[]; readonly checked: readonly CheckedFile[]; readonly adapters?: Readonly<Record<string, AdapterTensors>> }
   | ({ readonly type: 'attach' } & AttachedSession)
   | Exclude<BlockRelease, { type: 'sleep' }>
   | { readonly type: 'execute'; readonly batch: WorkUnitBatch; readonly cancelWord: number }

@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { graphPath } from '../model/spec/load_model_spec.ts';
 import type { ModelSpec } from '../model/spec/model_spec.ts';
 import { SpecError } from '../model/spec/spec_error.ts';
@@ -23,7 +24,9 @@ export function loadMessage(spec: ModelSpec): LoadMessage {
   const { components, loops, format } = spec;
   const files = Object.keys(components).map((componentId) => ({ componentId, path: graphPath(spec, componentId) }));
   const adapters = Object.fromEntries(Object.values(spec.adapters).map(({ id, tensors }) => [id, tensors]));
-  return { type: 'load', modelId: spec.modelId, source: { components, loops, format }, files, adapters };
+  const inGraphs = Object.values(spec.checkpoint.components).flatMap(({ file, shared }) => [file, ...(shared === null ? [] : [shared])]);
+  const checked = [...new Set(inGraphs)].map((name) => ({ path: join(spec.modelDir, name), sha256: spec.checkpoint.files[name]!.sha256 }));
+  return { type: 'load', modelId: spec.modelId, source: { components, loops, format }, files, checked, adapters };
 }
 
 /** What the engine plans with. */

@@ -54,6 +54,10 @@ export class ActionConditionNode implements InlineNode<ActionState> {
     throw new TypeError('action_condition has no step');
   }
 
+  midway(): boolean {
+    return false;
+  }
+
   finished({ done }: ActionState): boolean {
     return done;
   }

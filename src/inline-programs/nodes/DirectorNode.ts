@@ -69,6 +69,10 @@ export class DirectorNode implements InlineNode<DirectorState> {
     return { state: { ...spoken, loop: null, phase: 'done' }, gives: [words, { port: 'scene', item: item(plan) }] };
   }
 
+  midway({ phase }: DirectorState): boolean {
+    return phase === 'speaks';
+  }
+
   finished({ phase }: DirectorState): boolean {
     return phase === 'done';
   }

@@ -91,6 +91,10 @@ export class FrameNode implements InlineNode<FrameState> {
     return { state: next, gives: [{ port: output, item: item(frame, { slots: [{ pool, slot }] }) }] };
   }
 
+  midway({ source }: FrameState): boolean {
+    return source !== null;
+  }
+
   /** As far as it knows: every chunk that came is made. */
   finished({ source }: FrameState): boolean {
     return source === null;

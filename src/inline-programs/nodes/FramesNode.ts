@@ -67,6 +67,10 @@ export class FramesNode implements InlineNode<FramesState> {
     return { state: { ...state, loop: null }, gives: [{ port: 'latents', item: item(given, { blocks: loop.blocks }) }] };
   }
 
+  midway({ loop }: FramesState): boolean {
+    return loop !== null;
+  }
+
   finished({ ended, loop }: FramesState): boolean {
     return ended && loop === null;
   }

@@ -58,6 +58,10 @@ export class OnceNode implements InlineNode<OnceState> {
     return { state: { ...state, loop: null, done: true }, gives: this.#declaration.results(loop) };
   }
 
+  midway({ loop }: OnceState): boolean {
+    return loop !== null;
+  }
+
   finished({ done }: OnceState): boolean {
     return done;
   }

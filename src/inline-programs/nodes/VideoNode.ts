@@ -85,6 +85,11 @@ export class VideoNode implements InlineNode<VideoNodeState> {
     return { state: ready && this.finished(next) ? { ...next, prompt: null } : next, gives };
   }
 
+  /** Between the first denoise step of a chunk and its last. */
+  midway({ loop }: VideoNodeState): boolean {
+    return loop !== null && loop.plan.phase === 'denoise' && loop.plan.step > 0;
+  }
+
   /** The last chunk is ready; nobody will look back on it, so its keys and values aren't written. */
   finished({ loop, chunks, given, ended }: VideoNodeState): boolean {
     if (!ended || loop === null || chunks === null) return false;

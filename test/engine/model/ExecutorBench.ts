@@ -151,8 +151,8 @@ export class ExecutorBench {
   }
 }
 
-export function contextOf({ seed, lineage = 0, prompt = null, steer = 0, speed = 2, version = 1, adapter = null }: { seed: number; lineage?: number; prompt?: Conditioning['prompt']; steer?: number; speed?: number; version?: number; adapter?: Conditioning['adapter'] }): LoopContext {
-  return { seed, lineage, conditioning: { version, actionSequence: version, steer, speed, prompt, ...(adapter == null ? {} : { adapter }) } };
+export function contextOf({ seed, lineage = 0, prompt = null, steer = 0, speed = 2, version = 1, adapter = null, steps }: { seed: number; lineage?: number; prompt?: Conditioning['prompt']; steer?: number; speed?: number; version?: number; adapter?: Conditioning['adapter']; steps?: number }): LoopContext {
+  return { seed, lineage, conditioning: { version, actionSequence: version, steer, speed, prompt, ...(adapter == null ? {} : { adapter }), ...(steps === undefined ? {} : { steps }) } };
 }
 
 export function outputsOf({ unit, result }: RanUnit): StepOutputs {

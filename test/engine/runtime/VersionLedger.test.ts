@@ -56,3 +56,14 @@ test('what is held is exactly what is kept, in any order of events', () => {
     }),
   );
 });
+
+test('a frame that was seen is shown by the first version that reaches its end, also once that is of the past', () => {
+  const { ledger } = ledgerOf(5);
+  ledger.commitTo(3 * FRAME);
+  assert.equal(ledger.reaching(2 * FRAME + 1)?.position90k, 3 * FRAME);
+  assert.equal(ledger.reaching(5 * FRAME + 1), undefined);
+  const remembering = new VersionLedger<ProgramState>(at(0), { retain: () => undefined, release: () => undefined }, 2);
+  for (let frame = 1; frame <= 5; frame++) remembering.keep(at(frame));
+  remembering.commitTo(3 * FRAME);
+  assert.equal(remembering.reaching(FRAME + 1)?.position90k, 2 * FRAME);
+});

@@ -6,6 +6,7 @@ import { fencing } from '../../../src/engine/scheduler/RequestScheduler.ts';
 import type { ChunkData } from '../../../src/realtime-programs/ContinuationKeeping.ts';
 import { SimulatedWorker, type SimulatedOutcome } from '../../../src/engine/runtime/SimulatedWorker.ts';
 import type { WorkUnitBatch } from '../../../src/engine/model/work.ts';
+import type { PreparedWeights } from '../../../src/engine/workers/Worker.ts';
 import { VirtualClock } from '../../../src/observe/virtual_clock.ts';
 import { SegueError } from '../../../src/protocol/errors.ts';
 import type { AdapterInForce } from '../../../src/protocol/session_adapter.ts';
@@ -19,6 +20,8 @@ import { SimulatedSession, type RequestBody } from './SimulatedSession.ts';
 
 export interface SimulationOptions {
   readonly steps?: number;
+  /** Whether the model may be served in one step; by default it may where it has more. */
+  readonly reduces?: boolean;
   readonly slots?: number;
   /** How many times faster than a core the device is. */
   readonly speed?: number;
@@ -27,6 +30,8 @@ export interface SimulationOptions {
   /** Plans are told token by token. */
   readonly aloud?: boolean;
   readonly engine?: Partial<EngineOptions>;
+  /** How a reload comes by its weights. */
+  readonly prepareWeights?: () => Promise<readonly PreparedWeights[] | null>;
   /** Decides how a batch goes; by default it takes what it is predicted to take. */
   readonly outcome?: (batch: WorkUnitBatch, predictedMs: number) => SimulatedOutcome;
 }
@@ -37,6 +42,8 @@ interface KeptSide {
   snapshots: KeptSnapshot[];
   readonly branches: KeptBranch[];
   readonly left: { readonly branch: number; readonly chunk: KeptChunk }[];
+  /** What was seen of chunks that never became whole. */
+  readonly parts: { readonly branch: number; readonly chunk: KeptChunk }[];
 }
 
 const MODELS = new Map<string, ScriptedModel>();
@@ -61,9 +68,10 @@ export class Simulation {
   readonly #slots: number;
   readonly #steps: number;
 
-  constructor({ steps = 2, slots = 8, speed = 1, transform, aloud = false, engine = {}, outcome = (_, deviceMs) => ({ deviceMs, answer: 'ok' }) }: SimulationOptions = {}) {
-    this.#model = MODELS.get(`${steps} ${speed}`) ?? scriptedModel(steps, speed);
-    MODELS.set(`${steps} ${speed}`, this.#model);
+  constructor({ steps = 2, reduces = steps > 1, slots = 8, speed = 1, transform, aloud = false, engine = {}, prepareWeights, outcome = (_, deviceMs) => ({ deviceMs, answer: 'ok' }) }: SimulationOptions = {}) {
+    const key = `${steps} ${reduces} ${speed}`;
+    this.#model = MODELS.get(key) ?? scriptedModel(steps, speed, reduces);
+    MODELS.set(key, this.#model);
     this.#slots = slots;
     this.#steps = steps;
     const { kernels, program, loaded, spec } = this.#model;
@@ -90,6 +98,7 @@ export class Simulation {
       components: Object.keys(spec.components),
       identity: { precision: 'fp32', parallelPlanHash: 'single' },
       options: engine,
+      ...(prepareWeights === undefined ? {} : { prepareWeights }),
       toControl: (message) => this.#onControl(message),
       toMedia: (event) => this.#onMedia(event),
       toStorage: (message) => this.#checked(() => this.#keep(message)),
@@ -101,7 +110,7 @@ export class Simulation {
     const { format, framesPerChunk } = this.#model.program;
     const session = new SimulatedSession({ sessionId, clock: this.clock, format, framesPerChunk, slots: this.#slots, toEngine: (message) => this.core.receiveMedia(message) });
     this.sessions.set(sessionId, session);
-    this.kept.set(sessionId, { chunks: [], snapshots: [], branches: [], left: [] });
+    this.kept.set(sessionId, { chunks: [], snapshots: [], branches: [], left: [], parts: [] });
     if (story !== null) session.startAt(story.chunks.at(-1)!.end90k);
     this.core.receive({ type: 'session.open', ...(story === null ? {} : { story }), ...(plan === null ? {} : { plan }), sessionId, model: this.#model.loaded.modelId, program: 'drive', seed, prompt, image, adapter, tenant: 't', channels: session.channels });
     return session;
@@ -112,7 +121,7 @@ export class Simulation {
     const { format, framesPerChunk } = this.#model.program;
     const session = new SimulatedSession({ sessionId, clock: this.clock, format, framesPerChunk, slots: this.#slots, toEngine: (message) => this.core.receiveMedia(message) });
     this.sessions.set(sessionId, session);
-    this.kept.set(sessionId, { chunks: [], snapshots: [], branches: [], left: [] });
+    this.kept.set(sessionId, { chunks: [], snapshots: [], branches: [], left: [], parts: [] });
     this.core.receive({ type: 'session.open', fork: { from: from.sessionId, to90k }, lineage, sessionId, model: this.#model.loaded.modelId, program: 'drive', seed: 1, prompt: null, image: null, tenant: 't', channels: session.channels });
     return session;
   }
@@ -137,9 +146,10 @@ export class Simulation {
   }
 
   close(session: SimulatedSession, delayMs = 0): void {
+    const presented90k = session.held90k;
     this.#deliver(session, () => {
       session.words.markClosed();
-      this.core.receive({ type: 'session.close', sessionId: session.sessionId });
+      this.core.receive({ type: 'session.close', sessionId: session.sessionId, presented90k });
     }, delayMs);
   }
 
@@ -201,6 +211,7 @@ export class Simulation {
       side.snapshots = snapshots.filter(({ chunk }) => chunk <= write.throughChunk);
       return;
     }
+    if (write.type === 'part') return void side.parts.push(write);
     assert.ok(write.type === 'chunk');
     assert.equal(write.branch, branch, 'of the branch in force');
     const { chunks } = side;
@@ -209,7 +220,7 @@ export class Simulation {
     if (before !== undefined) assert.deepEqual([chunk.chunk, chunk.start90k], [before.chunk + 1, before.end90k], 'chunk after chunk');
     const { framesPerChunk } = this.#model.program;
     const { steps, frames, seeded, write: written, pinnedFrames, scene } = JSON.parse(chunk.data) as ChunkData;
-    assert.equal(steps.length, seeded ? 0 : this.#steps, 'every step of it');
+    assert.equal(steps.length, seeded ? 0 : (steps[0]?.steps ?? this.#steps), 'every step of it');
     assert.equal(frames.length, framesPerChunk, 'every frame of it');
     if (chunk.chunk === 0 || written !== null) assert.equal(written === null, chunk.chunk === 0, 'how the one before was written');
     else assert.ok(seeded && scene.how === 'cut', 'only a cut begins without what came before');

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { ChunkData } from '../../../src/realtime-programs/ContinuationKeeping.ts';
+import { keptFrame } from '../../../src/realtime-programs/kept_frame.ts';
 import { Simulation } from './Simulation.ts';
 import type { RequestBody, SimulatedSession } from './SimulatedSession.ts';
 
@@ -30,6 +31,7 @@ test('whatever a session went through, it goes on from what was kept: where it w
   let pinned = 0;
   let cuts = 0;
   let midBlend = 0;
+  let parts = 0;
   await fc.assert(
     fc.asyncProperty(life, async ({ steps, snapshotChunks, dropSnapshot, before, after }) => {
       const simulation = new Simulation({ steps, engine: { snapshotChunks } });
@@ -50,8 +52,15 @@ test('whatever a session went through, it goes on from what was kept: where it w
       const kept = simulation.kept.get('first')!;
       assert.equal(kept.chunks.length, Math.floor(first.committed90k / 15_000), 'every chunk that was committed is kept, and no other');
       pinned += kept.chunks.filter(({ tensors }) => tensors.some(({ name }) => name === 'pin')).length;
+      const presented90k = first.held90k;
       simulation.close(first);
       await simulation.run(500);
+      // Ended wherever it was: whatever had been seen is kept, of the last chunk as much as was.
+      for (let frame90k = 0; frame90k < presented90k; frame90k += 7_500) {
+        const of = [...kept.chunks, ...kept.parts.map(({ chunk }) => chunk)].find(({ start90k, end90k }) => frame90k >= start90k && frame90k < end90k);
+        assert.ok(of !== undefined && keptFrame(of, Math.round((frame90k - of.start90k) / 7_500)).latents.data.byteLength > 0, `frame ${frame90k / 7_500} of ${presented90k / 7_500}`);
+      }
+      parts += kept.parts.length;
       if (story !== null) {
         resumed++;
         const told = story.chunks.map(({ data }) => JSON.parse(data) as ChunkData);
@@ -72,6 +81,6 @@ test('whatever a session went through, it goes on from what was kept: where it w
     }),
     { numRuns: 300 },
   );
-  t.diagnostic(`${resumed} stories gone on with, ${midBlend} of them inside a blend; ${cuts} cuts in them; ${pinned} chunks made around a frame that was seen`);
-  assert.ok(resumed > 0 && pinned > 0 && cuts > 0 && midBlend > 0);
+  t.diagnostic(`${resumed} stories gone on with, ${midBlend} of them inside a blend; ${cuts} cuts in them; ${pinned} chunks made around a frame that was seen; ${parts} ended inside a chunk`);
+  assert.ok(resumed > 0 && pinned > 0 && cuts > 0 && midBlend > 0 && parts > 0);
 });

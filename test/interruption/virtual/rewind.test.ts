@@ -73,6 +73,27 @@ test('further back than memory reaches it is brought back from what is kept, to 
   await simulation.finish();
 });
 
+test('what was seen of a chunk that never became whole is kept with the future that was left, and with the story that ended there', async () => {
+  for (let offsetMs = 0; offsetMs < 170; offsetMs += 20) {
+    const simulation = new Simulation();
+    const session = simulation.open();
+    await simulation.run(3_000 + offsetMs);
+    simulation.request(session, 'stop', { request: 'interrupt' });
+    await simulation.run(300);
+    const seen90k = session.held90k;
+    simulation.request(session, 'back', { request: 'rewind', to90k: 5 * FRAME, exact: false });
+    await simulation.run(1_000 + offsetMs);
+    const { left, parts, chunks } = simulation.kept.get('s')!;
+    const has = (all: readonly { readonly chunk: { readonly start90k: number; readonly end90k: number } }[], at90k: number): boolean => all.some(({ chunk: { start90k, end90k } }) => at90k >= start90k && at90k < end90k);
+    assert.ok(has([...left, ...parts.filter(({ branch }) => branch === 0)], seen90k - FRAME), `seen up to ${seen90k / FRAME}, left with what was kept`);
+    const last90k = session.held90k;
+    simulation.close(session);
+    await simulation.run(100);
+    assert.ok(has([...chunks.map((chunk) => ({ chunk })), ...parts.filter(({ branch }) => branch === 1)], last90k - FRAME), `ended at ${last90k / FRAME}`);
+    await simulation.finish();
+  }
+});
+
 test('what is asked while a story is being read lands on it: a redirect, an interrupt; another rewind takes its place', async () => {
   const simulation = new Simulation({ engine: { pastChunks: 1 } });
   simulation.reading = () => ({ delayMs: 60, fails: false });

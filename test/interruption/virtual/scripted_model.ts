@@ -33,11 +33,14 @@ export interface ScriptedModel {
 
 /**
  * @param steps denoise steps of a chunk. With more than two, a chunk in flight can be steered.
+ * @param reduces whether it may be served in one step.
  * @param speed how many times faster than {@link UNIT_MS} the device is.
  */
-export function scriptedModel(steps = 2, speed = 1): ScriptedModel {
+export function scriptedModel(steps = 2, speed = 1, reduces = steps > 1): ScriptedModel {
   const video = SPEC.loops['video_continuation']!;
-  const loops = { ...SPEC.loops, video_continuation: { ...video, denoise: { ...video.denoise!, steps, windowChunks: 7 } } };
+  const { reducedSteps: _, ...declared } = video.denoise!;
+  const denoise = { ...declared, steps, ...(reduces ? { reducedSteps: 1 } : {}), windowChunks: 7 };
+  const loops = { ...SPEC.loops, video_continuation: { ...video, denoise } };
   const spec = { modelId: SPEC.modelId, format: SPEC.format, framesPerChunk: SPEC.framesPerChunk, components: SPEC.components, loops, capabilities: SPEC.capabilities, adapters: ADAPTERS, actions: SPEC.actions };
   const kernels = createKernels(spec);
   const cost = Object.entries(UNIT_MS).flatMap(([component, ms]) => [1, 2, 4].map((batch) => ({ component, shapeKey: shapeKeyOf(component, SPEC.components[component]!), batch, p50Ms: batchMs(ms / speed, batch), p95Ms: batchMs(ms / speed, batch) })));

@@ -38,6 +38,8 @@ export interface VideoContinuationPlan {
   readonly phase: 'denoise' | 'write';
   /** Next denoise step, 0 … steps − 1; `steps` while writing. */
   readonly step: number;
+  /** Denoise steps of the chunk in flight: settled by its first one, as declared until then. */
+  readonly steps: number;
   /** Noise level at which the previous chunk is shown; 1 where there is none. */
   readonly tPrev: number;
   /** Leading frames that were seen already and stay: 0, or 1 … framesPerChunk − 1. */
@@ -58,7 +60,8 @@ export interface VideoContinuationResult {
 }
 
 /**
- * Continues the picture and the sound chunk by chunk: `steps` denoise units, then one that writes the chunk's keys and values.
+ * Continues the picture and the sound chunk by chunk: `steps` denoise units, or `reducedSteps` where the conditioning of a chunk's first one says so, then one
+ * that writes the chunk's keys and values. A step's noise levels are inputs of its unit, so chunks with different numbers of steps share batches.
  * Conditioning is read anew at every `planStep`, so what a person does lands at the next step and not at the next chunk.
  */
 export class VideoContinuationKernel implements LoopKernel<VideoContinuationInput, VideoContinuationState, VideoContinuationResult> {
@@ -82,7 +85,7 @@ export class VideoContinuationKernel implements LoopKernel<VideoContinuationInpu
 
   initState({ firstChunk }: VideoContinuationInput, _ctx: LoopContext): VideoContinuationState {
     if (!Number.isInteger(firstChunk) || firstChunk < 0) throw new TypeError(`firstChunk is a whole number ≥ 0, got ${firstChunk}`);
-    const plan = freshChunk({ chunk: firstChunk, tPrev: 1, conditioningVersion: -1, actionSequence: -1 });
+    const plan = this.#freshChunk({ chunk: firstChunk, tPrev: 1, conditioningVersion: -1, actionSequence: -1 });
     return stateOf({ version: 0, plan, window: [], prev: null, x: null, pin: null });
   }
 
@@ -111,7 +114,7 @@ export class VideoContinuationKernel implements LoopKernel<VideoContinuationInpu
 
   /** As {@link seeded}, with a chunk that was kept. */
   finished(state: VideoContinuationState, latents: BlockId, seeded: boolean): VideoContinuationState {
-    const plan: VideoContinuationPlan = { ...state.plan, phase: 'write', step: this.policy.steps, pinnedFrames: 0, seeded };
+    const plan: VideoContinuationPlan = { ...state.plan, phase: 'write', step: state.plan.steps, pinnedFrames: 0, seeded };
     return stateOf({ ...state, version: state.version + 1, plan, x: latents, pin: null });
   }
 
@@ -134,12 +137,12 @@ export class VideoContinuationKernel implements LoopKernel<VideoContinuationInpu
 
   /** Before the first step of a chunk, behind a window that was kept. */
   resumed({ chunk, tPrev, window, prev }: Pick<VideoContinuationPlan, 'chunk' | 'tPrev'> & Pick<VideoContinuationState, 'window' | 'prev'>): VideoContinuationState {
-    return stateOf({ version: 0, plan: freshChunk({ chunk, tPrev, conditioningVersion: -1, actionSequence: -1 }), window, prev, x: null, pin: null });
+    return stateOf({ version: 0, plan: this.#freshChunk({ chunk, tPrev, conditioningVersion: -1, actionSequence: -1 }), window, prev, x: null, pin: null });
   }
 
   /** Discards the chunk in flight, and its pin with it unless `keepPin`. */
   restarted(state: VideoContinuationState, { keepPin = false } = {}): VideoContinuationState {
-    const plan = { ...freshChunk(state.plan), pinnedFrames: keepPin ? state.plan.pinnedFrames : 0 };
+    const plan = { ...this.#freshChunk(state.plan), pinnedFrames: keepPin ? state.plan.pinnedFrames : 0 };
     return stateOf({ ...state, version: state.version + 1, plan, x: null, pin: keepPin ? state.pin : null });
   }
 
@@ -166,8 +169,7 @@ export class VideoContinuationKernel implements LoopKernel<VideoContinuationInpu
   }
 
   #planDenoise(state: VideoContinuationState, ctx: LoopContext): WorkPlan {
-    const { steps } = this.policy;
-    const plan = withConditioning(state.plan, ctx.conditioning);
+    const plan = { ...withConditioning(state.plan, ctx.conditioning), steps: this.isFresh(state) ? this.#stepsUnder(ctx.conditioning) : state.plan.steps };
     const eps = this.#noise(ctx, plan.chunk, NOISE_STREAMS.denoise);
     return this.#graphs(ctx.conditioning).denoise.plan({
       kind: 'diffusion_step',
@@ -177,8 +179,8 @@ export class VideoContinuationKernel implements LoopKernel<VideoContinuationInpu
         eps,
         pin: state.pin === null ? { kind: 'zeros', shape: this.#latentShape } : { kind: 'block', block: state.pin },
         pin_frames: floats(Array.from({ length: this.policy.framesPerChunk }, (_, frame) => (frame < plan.pinnedFrames ? 1 : 0))),
-        t: floats([Math.min(plan.from, 1 - plan.step / steps)]),
-        t_next: floats([1 - (plan.step + 1) / steps]),
+        t: floats([Math.min(plan.from, 1 - plan.step / plan.steps)]),
+        t_next: floats([1 - (plan.step + 1) / plan.steps]),
         ...this.#context(state, ctx.conditioning),
       },
       state: plan,
@@ -196,6 +198,11 @@ export class VideoContinuationKernel implements LoopKernel<VideoContinuationInpu
       // What it leads to is the next chunk: this one's latents are complete.
       leadsTo: (plan.chunk + 1) * this.policy.framesPerChunk * this.#frame90k,
     });
+  }
+
+  #stepsUnder({ steps = this.policy.steps }: Conditioning): number {
+    if (steps !== this.policy.steps && steps !== this.policy.reducedSteps) throw new TypeError(`a chunk is made in ${[this.policy.steps, this.policy.reducedSteps ?? []].flat().join(' or ')} steps, got ${steps}`);
+    return steps;
   }
 
   #graphs({ adapter }: Conditioning): ContinuationGraphs {
@@ -229,20 +236,20 @@ export class VideoContinuationKernel implements LoopKernel<VideoContinuationInpu
     return (chunk * this.policy.framesPerChunk + pinnedFrames) * this.#frame90k;
   }
 
+  #freshChunk({ chunk, tPrev, conditioningVersion, actionSequence }: Pick<VideoContinuationPlan, 'chunk' | 'tPrev' | 'conditioningVersion' | 'actionSequence'>): VideoContinuationPlan {
+    return { chunk, phase: 'denoise', step: 0, steps: this.policy.steps, tPrev, pinnedFrames: 0, from: 1, seeded: false, conditioningVersion, actionSequence, changedAtStep: 0 };
+  }
+
   #following(plan: VideoContinuationPlan): VideoContinuationPlan {
-    if (plan.phase === 'write') return freshChunk({ ...plan, chunk: plan.chunk + 1, tPrev: this.policy.contextNoise });
+    if (plan.phase === 'write') return this.#freshChunk({ ...plan, chunk: plan.chunk + 1, tPrev: this.policy.contextNoise });
     const step = plan.step + 1;
-    return { ...plan, step, phase: step === this.policy.steps ? 'write' : 'denoise' };
+    return { ...plan, step, phase: step === plan.steps ? 'write' : 'denoise' };
   }
 }
 
 /** Rotary angles of a chunk along time, in radians: absolute position, so keys are written rotated once and never again. */
 export function timeAngles(chunk: number, { count, base, scale }: DenoisePolicy['timeRotary']): number[] {
   return Array.from({ length: count }, (_, index) => chunk * (base ** (-index / count) * scale));
-}
-
-function freshChunk({ chunk, tPrev, conditioningVersion, actionSequence }: Pick<VideoContinuationPlan, 'chunk' | 'tPrev' | 'conditioningVersion' | 'actionSequence'>): VideoContinuationPlan {
-  return { chunk, phase: 'denoise', step: 0, tPrev, pinnedFrames: 0, from: 1, seeded: false, conditioningVersion, actionSequence, changedAtStep: 0 };
 }
 
 function withConditioning(plan: VideoContinuationPlan, { version, actionSequence }: Conditioning): VideoContinuationPlan {

@@ -114,6 +114,7 @@ function checkLoops({ model, loops, parallel }: AuthoredModel): void {
       const { denoise } = loop;
       if (denoise === undefined) throw loops.fault([...path, 'denoise'], 'missing key', 'denoise', 'nothing');
       if (denoise.framesPerChunk !== framesPerChunk) throw loops.fault([...path, 'denoise', 'framesPerChunk'], 'frames per chunk of model.yaml', framesPerChunk, denoise.framesPerChunk);
+      if (denoise.reducedSteps !== undefined && denoise.reducedSteps >= denoise.steps) throw loops.fault([...path, 'denoise', 'reducedSteps'], 'fewer than denoise.steps', `< ${denoise.steps}`, denoise.reducedSteps);
       for (const componentId of loop.components) {
         const { inputs } = components[componentId]!;
         const window = Object.keys(inputs).filter((name) => /^k\d+$/.test(name)).length;

@@ -45,12 +45,16 @@ const CachePolicy = Type.Object(
 export const DenoisePolicy = Type.Object(
   {
     steps: Type.Integer({ minimum: 1, maximum: 16 }),
+    /** Fewer, that a chunk may be made in where there is no time for `steps`; absent: none. Declared where adherence was measured to hold. */
+    reducedSteps: Type.Optional(Type.Integer({ minimum: 1, maximum: 15 })),
     windowChunks: Type.Integer({ minimum: 1, maximum: 64 }),
     /** Noise level that context is written at, and that the model therefore sees the previous chunk at. */
     contextNoise: Type.Number({ exclusiveMinimum: 0, maximum: 1 }),
     framesPerChunk: Type.Integer({ minimum: 1 }),
     /** What a new prompt does to the window: `keep` (default; trained with old chunks attending their own prompt) or `recompute` it under the new one. */
     kvOnRedirect: Type.Optional(Type.Enum(['keep', 'recompute'])),
+    /** What other weights do to the window of a story that goes on: `keep` it as the older ones wrote it. Absent: stories can't go on behind other weights, and only a restart replaces them. */
+    kvOnReload: Type.Optional(Type.Enum(['keep'])),
     /** Rotary frequencies along time: `scale · base^(−i / count)`, i = 0 … count − 1. */
     timeRotary: Type.Object({ count: Type.Integer({ minimum: 1 }), base: Type.Number({ exclusiveMinimum: 1 }), scale: Type.Number({ exclusiveMinimum: 0 }) }, { additionalProperties: false }),
   },

@@ -12,7 +12,7 @@ import type { Worker } from '../../../../src/engine/workers/Worker.ts';
 import { monotonicClock, monotonicMs } from '../../../../src/observe/clock.ts';
 import { continuationModel, driveLanguage } from '../../../../src/realtime-programs/drive_model.ts';
 import { VideoContinuation } from '../../../../src/realtime-programs/VideoContinuation.ts';
-import { LiveSession } from '../../../inline-programs/LiveSession.ts';
+import { LiveSession } from './LiveSession.ts';
 import { contextOf, ExecutorBench } from '../ExecutorBench.ts';
 import { metadataOf, modelWith, safetensorsFile, seededTensors } from './adapter_files.ts';
 
@@ -123,6 +123,7 @@ async function latentsOf(sessions: readonly { readonly id: string; readonly adap
     programs: { drive: new VideoContinuation(continuationModel(spec, kernels, driveLanguage(PromptProcessor.load(spec)))) },
     components: Object.keys(spec.components),
     identity: { precision: 'fp32', parallelPlanHash: 'test' },
+    options: { reducedSteps: false },
     toControl: (message) => assert.ok(message.type !== 'session.refused' && message.type !== 'session.fault', JSON.stringify(message)),
     toMedia: (event) => live.get(event.sessionId)?.play(event),
   });

@@ -1,7 +1,7 @@
 import { after, before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { PromptProcessor } from '../../../../src/engine/model/processors/PromptProcessor.ts';
-import { contextOf, ExecutorBench } from '../ExecutorBench.ts';
+import { contextOf, ExecutorBench, outputsOf } from '../ExecutorBench.ts';
 
 let bench: ExecutorBench;
 before(async () => {
@@ -50,6 +50,36 @@ test('a change of steering lands at the very next step of the chunk in flight', 
   assert.equal(steered.state.plan.changedAtStep, 1);
   assert.equal(steered.state.plan.conditioningVersion, 2);
   assert.notDeepEqual(await bench.readOutputs(kept.ran), await bench.readOutputs(steered.ran));
+});
+
+test('chunks in one step and in two share a batch, and each gives what it gives alone', async () => {
+  const processor = PromptProcessor.load(bench.spec);
+  const kernel = bench.kernels.video_continuation;
+  const { batchTolerance } = bench.spec.loops['video_continuation']!.step;
+  const prompt = await bench.encodePrompt('a', processor.promptIds({ place: 2, time: 1, weather: 0 }));
+  const rows = [contextOf({ seed: 1, prompt, steps: 1 }), contextOf({ seed: 2, prompt }), contextOf({ seed: 3, prompt })].map((ctx) => ({ ctx, state: kernel.initState({ firstChunk: 0 }, ctx) }));
+  // The last one is at its second step already.
+  rows[2]!.state = (await bench.step(kernel, 'a', rows[2]!.state, rows[2]!.ctx, { keep: true }))!.state;
+  const ran = await bench.runUnits(rows.map(({ ctx, state }) => bench.unitOf(kernel.kind, 'a', kernel.planStep(state, ctx)!)));
+  const after = ran.map((unit, index) => kernel.advance(rows[index]!.state, unit.unit, outputsOf(unit)));
+  assert.deepEqual(after.map((state) => [state.plan.steps, state.plan.step, kernel.isChunkReady(state)]), [[1, 1, true], [2, 1, false], [2, 2, true]]);
+  for (const [index, { ctx, state }] of rows.entries()) {
+    const alone = await bench.readOutputs((await bench.step(kernel, 'a', state, ctx, { keep: true }))!.ran);
+    const together = await bench.readOutputs(ran[index]!);
+    const gap = Math.max(...alone['x_next']!.map((value, at) => Math.abs(value - together['x_next']![at]!)));
+    assert.ok(gap <= batchTolerance, `row ${index} differs by ${gap}`);
+  }
+});
+
+test('a chunk keeps the number of steps that it began with, and one that the model does not declare is refused', () => {
+  const kernel = bench.kernels.video_continuation;
+  const under = (steps?: number) => contextOf({ seed: 1, prompt: {}, ...(steps === undefined ? {} : { steps }) });
+  const fresh = kernel.initState({ firstChunk: 0 }, under());
+  const levels = (plan: ReturnType<typeof kernel.planStep>) => ['t', 't_next'].map((name) => (plan!.inputs[name] as { values: readonly number[] }).values[0]);
+  assert.deepEqual([levels(kernel.planStep(fresh, under())), levels(kernel.planStep(fresh, under(1)))], [[1, 0.5], [1, 0]]);
+  const half = { ...fresh, x: 1, plan: { ...fresh.plan, step: 1 } };
+  assert.deepEqual(levels(kernel.planStep(half, under(1))), [0.5, 0]);
+  assert.throws(() => kernel.planStep(fresh, under(3)), /made in 2 or 1 steps, got 3/);
 });
 
 /** Which frame of its chunk an element of the latents [32, 128] belongs to: half of each picture token, whole sound tokens. */

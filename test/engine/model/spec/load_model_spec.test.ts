@@ -85,6 +85,11 @@ test('an action that no step takes, and a neutral value that is not one of its v
   assert.deepEqual([neutral.key, neutral.expected, neutral.actual], ['actions.speed.neutral', [0, 1, 2, 3], 9]);
 });
 
+test('a reduced number of steps that is not fewer is named with both operands', () => {
+  const fault = faultOf('loops.yaml', (text) => text.replace('reducedSteps: 1', 'reducedSteps: 2'), 'reducedSteps: 2');
+  assert.deepEqual([fault.key, fault.problem, fault.expected, fault.actual], ['loops.video_continuation.denoise.reducedSteps', 'fewer than denoise.steps', '< 2', 2]);
+});
+
 const REFERENCES: readonly { readonly what: string; readonly file: string; readonly from: RegExp | string; readonly to: string; readonly key: string; readonly actual: string; readonly marker?: string }[] = [
   { what: 'component of a loop', file: 'loops.yaml', from: 'components: [director_prefill, director_step]', to: 'components: [poet_lm, director_step]', key: 'loops.ar_decode.components.0', actual: 'poet_lm', marker: 'poet_lm' },
   { what: 'cache of a loop', file: 'loops.yaml', from: 'publishes: [video_attention]', to: 'publishes: [moon]', key: 'loops.video_continuation.cache.publishes.0', actual: 'moon', marker: 'moon' },

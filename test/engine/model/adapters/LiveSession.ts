@@ -1,9 +1,9 @@
-import type { EngineCore } from '../../src/engine/runtime/EngineCore.ts';
-import type { AdapterInForce } from '../../src/protocol/session_adapter.ts';
-import { monotonicMs } from '../../src/observe/clock.ts';
-import type { MediaEvent } from '../../src/streams/media_events.ts';
-import { SessionWords } from '../../src/streams/session_words.ts';
-import { SharedPool } from '../../src/streams/shared_pool.ts';
+import type { EngineCore } from '../../../../src/engine/runtime/EngineCore.ts';
+import type { AdapterInForce } from '../../../../src/protocol/session_adapter.ts';
+import { monotonicMs } from '../../../../src/observe/clock.ts';
+import type { MediaEvent } from '../../../../src/streams/media_events.ts';
+import { SessionWords } from '../../../../src/streams/session_words.ts';
+import { SharedPool } from '../../../../src/streams/shared_pool.ts';
 
 /** A live session beside a run: plays what it is given, in real time, and looks at none of it. */
 export class LiveSession {
