@@ -238,6 +238,7 @@ export class SimulatedLoops {
       transfers,
       devices: this.devices,
       trace: () => undefined,
+      tracer: { units: false, count: () => undefined },
       lost: (device) => this.#lost(device),
       settled: () => undefined,
     });
