@@ -5,7 +5,7 @@ TEST := node --test --test-force-exit --test-reporter=spec
 UNIT := $(shell find test -name '*.test.ts' -not -path 'test/e2e/*' -not -path 'test/interruption/*' -not -path 'test/faults/*' -not -path 'test/media/webrtc*' 2>/dev/null)
 
 .PHONY: start setup setup-test test lint test-unit test-e2e test-interruption test-faults soak bench docs-api \
-	bench-interrupt bench-redirect bench-action bench-overhead bench-start bench-sessions train train-gpu train-adapters eval-model
+	bench-interrupt bench-redirect bench-action bench-overhead bench-start bench-sessions bench-scheduler train train-gpu train-adapters eval-model
 
 start: setup
 	@exec node src/api/main.ts
@@ -44,7 +44,7 @@ soak: setup-test
 bench: setup-test
 	node bench/run.ts
 
-bench-interrupt bench-overhead bench-start bench-sessions: bench-%: setup-test
+bench-interrupt bench-overhead bench-start bench-sessions bench-scheduler: bench-%: setup-test
 	node bench/$*.ts
 
 # In browsers, and on a virtual clock where nothing of the machine is in it.

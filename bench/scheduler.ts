@@ -2,7 +2,7 @@
  * What the engine itself takes of its thread: from a batch's results being there to the next batch being handed to the same device, with all that lies between (commit, planning, reservation,
  * joining, traces). On the virtual clock with devices that only take time, so nothing of a model is in it; the hop to an executor's thread and back is a figure of its own.
  *
- * `SEGUE_BENCH_N`: rounds timed at each point (30,000). `SEGUE_BENCH_UNITS`: units of the long run (10,000,000; 0: none).
+ * `SEGUE_BENCH_N`: rounds timed at each point (10,000). `SEGUE_BENCH_UNITS`: units of the long run (10,000,000; 0: none).
  */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -11,7 +11,7 @@ import { summarise } from '../probe/derive.ts';
 import { Figure } from './Figure.ts';
 import { LiveSessions } from './virtual/LiveSessions.ts';
 
-const ROUNDS = Number(process.env['SEGUE_BENCH_N'] ?? 30_000);
+const ROUNDS = Number(process.env['SEGUE_BENCH_N'] ?? 10_000);
 const UNITS = Number(process.env['SEGUE_BENCH_UNITS'] ?? 10_000_000);
 /** Of each point, before anything counts: what is compiled late, and sessions that open. */
 const WARM_UP = 3_000;
@@ -61,8 +61,10 @@ async function rounds(sessions: number, devices: number): Promise<{ readonly sam
       units += dispatched;
     },
   });
+  // What opening them took is another question.
   seen = 0;
-  samples.length = units = 0;
+  units = 0;
+  samples.length = 0;
   while (samples.length < ROUNDS) await live.run(10);
   live.close();
   collect();
@@ -90,6 +92,7 @@ async function hops(): Promise<Figure> {
 async function growth(): Promise<void> {
   const heap = new Figure({ figure: 'scheduler_heap_growth', unit: `KiB a million units, of ${UNITS} units`, statistic: 'p50' });
   const live = await LiveSessions.open({ sessions: LONG_SESSIONS, devices: 1, turnedRound: () => undefined });
+  // Until as much of the past is kept as ever will be.
   await live.run(20_000);
   const points: { readonly units: number; readonly heapKiB: number; readonly blocks: number }[] = [];
   const begun = live.core.stats().unitsExecuted;

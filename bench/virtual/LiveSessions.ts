@@ -17,10 +17,11 @@ const SPEC = loadModelSpec(new URL('../../models/drive', import.meta.url).pathna
 const WORDS = { plan: 2, narration: 1 };
 /** ms of one unit alone on one core with AVX-512, as in `sessions.ts`. */
 const TABLE = { director_prefill: 1.2, director_step: 0.7, text_encoder: 1, start_bank: 0.2, denoise_step: 5, clean_write: 5, vae_decode: 6, audio_synth: 0.5 };
-/** Of the table's core, one session's share: a chunk of 167 ms. */
+/** Of the table's core, one session's share: a chunk of {@link CHUNK_MS}. */
 const SESSION_LOAD = 0.21;
 /** Share of a device's time that its sessions take: nearly always somebody waits, and nobody starves. */
 const UTILISATION = 0.8;
+const CHUNK_MS = 167;
 const SLOTS = 8;
 const PREROLL_MS = 30;
 const BYTES = 2 ** 50;
@@ -56,7 +57,7 @@ export class LiveSessions {
       programs: { drive: new VideoContinuation(continuationModel(SPEC, kernels, spokenNumbers(WORDS))) },
       components: Object.keys(SPEC.components),
       identity: { precision: SPEC.variant.precision, parallelPlanHash: 'single' },
-      options: { admissionBound: 1, redirectReserve: 1e-6, memory: { kv: BYTES, activations: BYTES }, ...engine },
+      options: { traces: 'summary', admissionBound: 1, redirectReserve: 1e-6, memory: { kv: BYTES, activations: BYTES }, ...engine },
       toControl: (message) => {
         if (message.type === 'session.refused') throw new Error(JSON.stringify(message.error));
       },
@@ -65,20 +66,19 @@ export class LiveSessions {
     this.core.start();
   }
 
-  /** Opens them over a second, so that they aren't in step, and plays until all flow. */
+  /** Opens them over the time of a chunk, so that they aren't in step, and plays until all flow. */
   static async open(options: LiveSessionsOptions): Promise<LiveSessions> {
     const live = new LiveSessions(options);
     const { sessions } = options;
-    const [pictureBytes, soundBytes] = [8, 8];
     for (let session = 0; session < sessions; session++) {
       const sessionId = `s${session}`;
       const words = new SessionWords();
-      const pools = { video: SharedPool.create(pictureBytes, SLOTS), audio: SharedPool.create(soundBytes, SLOTS) };
+      const pools = { video: SharedPool.create(8, SLOTS), audio: SharedPool.create(8, SLOTS) };
       live.#media.set(sessionId, { words, pools });
       live.core.receive({ type: 'session.open', sessionId, model: SPEC.modelId, program: 'drive', seed: session, prompt: null, image: null, tenant: 't', channels: { words: words.buffer, video: pools.video.descriptor, audio: pools.audio.descriptor } });
-      await live.clock.advanceTo((1000 * (session + 1)) / sessions);
+      await live.clock.advanceTo((CHUNK_MS * (session + 1)) / sessions);
     }
-    await live.run(500);
+    await live.run(CHUNK_MS);
     return live;
   }
 

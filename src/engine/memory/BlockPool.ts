@@ -1,4 +1,5 @@
 import type { BlockId, MemoryTag } from '../model/work.ts';
+import { MemoryAsleepError, MemoryInUseError } from './memory_errors.ts';
 
 /** What a session (or a cache) may keep with one executor, in bytes by tag. A tag that is absent has no room. */
 export type MemoryBudget = Readonly<Partial<Record<MemoryTag, number>>>;
@@ -36,6 +37,8 @@ interface Block {
  * per block and copies nothing. When a count drops to 0 the id goes to `onFree`, and the executor frees the bytes.
  *
  * Accounts reserve first (admission), blocks draw from them (dispatch): a unit that was admitted never finds the pool full.
+ *
+ * A tag may sleep while nothing lies in it. Until it is woken nothing of it can be promised, and allocating it is an error.
  */
 export class BlockPool {
   readonly capacity: MemoryBudget;
@@ -44,6 +47,7 @@ export class BlockPool {
   readonly #reserved: Record<MemoryTag, number> = { weights: 0, kv: 0, activations: 0, staging: 0 };
   readonly #accounts = new Set<Account>();
   readonly #nextId: () => BlockId;
+  readonly #asleep = new Set<MemoryTag>();
   #bytes = 0;
 
   /** @param nextId gives ids that are unique over all pools of the engine. @param onFree called once per block, when nothing refers to it any more. */
@@ -66,9 +70,32 @@ export class BlockPool {
     return this.#accounts.size;
   }
 
+  /** Tags that sleep. */
+  get asleep(): readonly MemoryTag[] {
+    return [...this.#asleep];
+  }
+
+  /**
+   * All tags or none; again is no change.
+   * @throws {MemoryInUseError} where blocks of a tag are held: their bytes would be gone.
+   */
+  sleep(tags: readonly MemoryTag[]): void {
+    for (const tag of tags) {
+      const owners = new Set<string>();
+      for (const { memory, account } of this.#blocks.values()) if (memory === tag) owners.add(account.owner);
+      if (owners.size > 0) throw new MemoryInUseError(tag, [...owners]);
+    }
+    for (const tag of tags) this.#asleep.add(tag);
+  }
+
+  /** Again is no change. */
+  wake(tags: readonly MemoryTag[]): void {
+    for (const tag of tags) this.#asleep.delete(tag);
+  }
+
   /** Whether a whole budget fits beside what is reserved. */
   canReserve(budget: MemoryBudget): boolean {
-    return TAGS.every((tag) => this.#reserved[tag] + (budget[tag] ?? 0) <= (this.capacity[tag] ?? 0));
+    return TAGS.every((tag) => ((budget[tag] ?? 0) === 0 || !this.#asleep.has(tag)) && this.#reserved[tag] + (budget[tag] ?? 0) <= (this.capacity[tag] ?? 0));
   }
 
   /** All tags or none: null where it doesn't fit. */
@@ -89,12 +116,18 @@ export class BlockPool {
     for (const tag of TAGS) this.#reserved[tag] -= Math.max(0, (own.budget[tag] ?? 0) - own.used[tag]);
   }
 
-  /** Ids for every request, each with one reference that the caller owns; all or none. Null where the account has no room. */
+  /**
+   * Ids for every request, each with one reference that the caller owns; all or none. Null where the account has no room.
+   * @throws {MemoryAsleepError} for memory of a tag that sleeps.
+   */
   allocate(account: BlockAccount, requests: readonly BlockRequest[]): BlockId[] | null {
     const own = this.#own(account);
     if (own.closed) return null;
     const wanted: Record<MemoryTag, number> = { weights: 0, kv: 0, activations: 0, staging: 0 };
-    for (const { bytes, memory } of requests) wanted[memory] += bytes;
+    for (const { bytes, memory } of requests) {
+      if (this.#asleep.has(memory)) throw new MemoryAsleepError(memory, `${bytes} bytes for ${own.owner}`);
+      wanted[memory] += bytes;
+    }
     if (TAGS.some((tag) => wanted[tag] > 0 && own.used[tag] + wanted[tag] > (own.budget[tag] ?? 0))) return null;
     return requests.map(({ bytes, memory }) => {
       const id = this.#nextId();

@@ -1,7 +1,7 @@
 import { CACHE_CLASSES } from '../cache/cache_classes.ts';
 import { CacheManager } from '../cache/CacheManager.ts';
 import { BlockPool } from '../memory/BlockPool.ts';
-import type { BlockId } from '../model/work.ts';
+import type { BlockId, MemoryTag } from '../model/work.ts';
 import { AdmissionController } from '../scheduler/AdmissionController.ts';
 import { CostModel } from '../scheduler/CostModel.ts';
 import type { Place } from '../scheduler/PlacementScheduler.ts';
@@ -48,5 +48,21 @@ export class Device<Session> implements Place {
 
   get load(): number {
     return this.admission.load;
+  }
+
+  /**
+   * Gives the memory of tags up, once nothing but caches lies in it; what caches hold goes. Until it is awake again no session and no run is let in that wants any.
+   * @throws {MemoryInUseError} where somebody's state lies in it: nothing has changed then.
+   */
+  async sleep(tags: readonly MemoryTag[]): Promise<void> {
+    this.cache.trim();
+    this.pool.sleep(tags);
+    await this.worker.sleep(tags);
+  }
+
+  /** Usable only once the worker has it again. */
+  async wake(tags: readonly MemoryTag[]): Promise<void> {
+    await this.worker.wake(tags);
+    this.pool.wake(tags);
   }
 }

@@ -1,5 +1,5 @@
 import { DroppedMemory } from '../../observe/DroppedMemory.ts';
-import type { Clock, Timer } from '../../observe/clock.ts';
+import type { Clock } from '../../observe/clock.ts';
 import { SegueError } from '../../protocol/errors.ts';
 import type { MediaTime90k } from '../../streams/media_time.ts';
 import type { MediaEvent } from '../../streams/media_events.ts';
@@ -7,6 +7,8 @@ import type { OutstandingBounds } from '../../streams/outstanding_writes.ts';
 import type { FromStorage, KeptStory } from '../../streams/storage_messages.ts';
 import type { ControlToEngine, EngineCard, EngineRequest, EngineStats, EngineToControl, InjectedFault, MediaToEngine, TraceEvent } from '../../streams/messages.ts';
 import { engineCard } from '../deployment/engine_card.ts';
+import type { MemoryBudget } from '../memory/BlockPool.ts';
+import { evict } from '../memory/eviction.ts';
 import type { RealtimeProgram } from '../programs/RealtimeProgram.ts';
 import { validateProgram } from '../programs/ProgramSpec.ts';
 import { LoopScheduler, type ModelIdentity, type ScheduledKernel } from '../scheduler/LoopScheduler.ts';
@@ -17,6 +19,7 @@ import type { LoadedModel, PreparedWeights, Takeover, Worker } from '../workers/
 import { ChunkReader } from './ChunkReader.ts';
 import { Device } from './Device.ts';
 import { DisaggregatedRun, type DisaggregatedOpening } from './DisaggregatedRun.ts';
+import { DeviceHealth } from './DeviceHealth.ts';
 import { Dispatcher } from './Dispatcher.ts';
 import { DEFAULT_ENGINE_OPTIONS, type EngineOptions } from './engine_options.ts';
 import { EngineSession } from './EngineSession.ts';
@@ -24,6 +27,7 @@ import { InlineRuns, type RunHandle } from './InlineRuns.ts';
 import type { RunOpening } from './InlineRun.ts';
 import { ModelReload } from './ModelReload.ts';
 import { PictureDecodes } from './PictureDecodes.ts';
+import { Repeats } from './Repeats.ts';
 import { resumeStory, type ResumedStory } from './resume_story.ts';
 import { StoryOutlet, type ToStoragePort } from './StoryOutlet.ts';
 import type { Speculation } from './Speculation.ts';
@@ -56,8 +60,6 @@ const STATS_INTERVAL_MS = 1000;
 /** Trace events go out this often, or as soon as this many are there. */
 const TRACE_INTERVAL_MS = 100;
 const TRACE_BATCH = 256;
-/** How often a worker that was lost is asked whether it is back. */
-const HEALTH_INTERVAL_MS = 250;
 
 /**
  * The engine without its threads: everything that decides, on any clock and any workers. Messages come in by `receive` and
@@ -83,12 +85,12 @@ export class EngineCore {
   readonly #reload: ModelReload;
   readonly #outlet: StoryOutlet | null;
   readonly #reader: ChunkReader | null;
-  readonly #timers = new Map<'stats' | 'trace' | 'health', Timer>();
+  readonly #health: DeviceHealth;
+  readonly #repeats: Repeats<'stats' | 'trace'>;
   #draining = false;
   #drained = false;
   #closed = false;
   #deadlinesMissed = 0;
-  #takeovers = 0;
 
   /** @throws {TypeError} for a program that the model can't run. */
   constructor(deps: EngineCoreDependencies) {
@@ -104,7 +106,15 @@ export class EngineCore {
     const nextBlockId = () => ++lastBlockId;
     this.#devices = deps.workers.map(({ worker, loaded, roles = [] }) => new Device<WorkSource>({ worker, loaded, roles, options: this.#options, transfers, nextBlockId }));
     this.#speculations = new Map(this.#devices.map((device) => [device, new Set()]));
-    for (const device of this.#devices) device.worker.onTakeover?.((takeover) => this.#takenOver(device, takeover));
+    this.#repeats = new Repeats(deps.clock);
+    this.#health = new DeviceHealth({
+      clock: deps.clock,
+      devices: this.#devices,
+      sourcesOn: (device) => this.#sourcesOn(device),
+      requeue: (source) => this.#dispatcher.requeue(source),
+      round: () => this.#dispatcher.round(),
+      trace: (event) => this.#trace(event),
+    });
     const { modelId, weightsVersion } = deps.workers[0]!.loaded;
     const roles = new Map(this.#devices.map((device) => [device.workerId, device.roles.join('+')] as const));
     this.#traces = new Tracer(this.#options.traces, { modelId, versions: { weights: weightsVersion }, roleOf: (workerId) => roles.get(workerId) || undefined });
@@ -117,7 +127,7 @@ export class EngineCore {
       devices: this.#devices,
       trace: (event) => this.#trace(event),
       tracer: this.#traces,
-      lost: (device, message) => this.#lost(device, message),
+      lost: (device, message) => this.#health.lost(device, message),
       settled: () => this.#settled(),
     });
     this.#runs = new InlineRuns({
@@ -155,14 +165,14 @@ export class EngineCore {
   start(): void {
     const card = this.card();
     if (card !== null) this.#deps.toControl({ type: 'engine.ready', card });
-    this.#every('stats', STATS_INTERVAL_MS, () => {
+    this.#repeats.every('stats', STATS_INTERVAL_MS, () => {
       this.#deps.toControl({ type: 'engine.stats', stats: this.stats() });
       for (const session of this.#sessions.values()) {
         session.punctuality.tick();
         this.#tellUsage(session);
       }
     });
-    this.#every('trace', TRACE_INTERVAL_MS, () => this.#flushTraces());
+    this.#repeats.every('trace', TRACE_INTERVAL_MS, () => this.#flushTraces());
   }
 
   /** As it stands now; null where there is no live program that it could be made for. */
@@ -271,7 +281,7 @@ export class EngineCore {
       unitsDiscarded: discarded,
       unitsFailed: failed,
       deadlinesMissed,
-      executorTakeovers: this.#takeovers,
+      executorTakeovers: this.#health.takeovers,
       deviceBusyMs: busyMs,
       blocksLive: this.#devices.reduce((sum, { pool }) => sum + pool.blocks, 0),
       blockBytes: this.#devices.reduce((sum, { pool }) => sum + pool.bytes, 0),
@@ -291,7 +301,6 @@ export class EngineCore {
       blocks: sum(({ pool }) => pool.blocks),
       accounts: sum(({ pool }) => pool.accounts),
       cacheEntries: sum(({ cache }) => cache.stats().entries),
-      timers: this.#timers.size,
     };
   }
 
@@ -309,7 +318,8 @@ export class EngineCore {
     this.#runs.cancelAll();
     this.#flushTraces();
     this.#closed = true;
-    for (const timer of this.#timers.values()) timer.cancel();
+    this.#repeats.close();
+    this.#health.close();
     this.#dispatcher.close();
   }
 
@@ -337,8 +347,7 @@ export class EngineCore {
     for (const device of ranked) {
       const ask = () => device.admission.admit(sessionId, program.demand, { video: channels.video.slots, audio: channels.audio.slots });
       let admission = ask();
-      // What nobody has asked for yet makes room for whoever comes.
-      if (!admission.admitted && admission.reason === 'memory' && this.#yieldMemory(device)) admission = ask();
+      if (!admission.admitted && admission.reason === 'memory' && this.#yieldMemory(device, program.demand.memory)) admission = ask();
       if (!admission.admitted) {
         reason = admission.reason;
         if (reason === 'slots') return refuse(new SegueError('bad_request', `output pools need ${program.demand.minSlots.video} slots`));
@@ -434,48 +443,16 @@ export class EngineCore {
     if (taken !== null) this.#deps.toControl({ type: 'session.usage', sessionId, ...taken });
   }
 
-  // ---------------------------------------------------------------- workers
-
-  /** Excluded until it answers again: its sessions wait, because their blocks are there. One that is gone takes its sessions with it. */
-  #lost(device: Device<WorkSource>, message: string): void {
-    if (!device.usable) return;
-    device.usable = false;
-    this.#trace({ type: 'trace.scheduler', name: 'worker.lost', atMs: this.#deps.clock.now(), workerId: device.workerId, args: { message } });
-    for (const session of this.#sourcesOn(device)) this.#dispatcher.requeue(session);
-    this.#every('health', HEALTH_INTERVAL_MS, () => this.#checkHealth());
-  }
-
-  /** In the timeline of each session that it concerns: all that were on the device went on with the spare. */
-  #takenOver(device: Device<WorkSource>, { atMs, tookMs, ...args }: Takeover): void {
-    this.#takeovers++;
-    for (const { sessionId } of this.#sourcesOn(device)) this.#trace({ type: 'trace.scheduler', name: 'executor.takeover', atMs, durationMs: tookMs, sessionId, workerId: device.workerId, args });
-  }
-
-  #checkHealth(): void {
-    for (const device of this.#devices) {
-      if (device.usable) continue;
-      const { state } = device.worker.health();
-      if (state === 'closed') {
-        for (const session of this.#sourcesOn(device)) session.fault(new SegueError('engine_unavailable', `worker ${device.workerId} is gone, and what it held with it`), true);
-      }
-      if (state !== 'ready') continue;
-      device.usable = true;
-      this.#trace({ type: 'trace.scheduler', name: 'worker.back', atMs: this.#deps.clock.now(), workerId: device.workerId });
-      for (const session of this.#sourcesOn(device)) this.#dispatcher.requeue(session);
-    }
-    if (this.#devices.every(({ usable }) => usable)) this.#cancel('health');
-    this.#dispatcher.round();
-  }
+  // ---------------------------------------------------------------- devices
 
   #sourcesOn(device: Device<WorkSource>): WorkSource[] {
     return [...[...this.#sessions.values()].filter((session) => session.device === device), ...this.#runs.on(device), ...this.#speculations.get(device)!];
   }
 
-  /** What was made ahead goes, and what is kept only for going back. True where that freed any memory. */
-  #yieldMemory(device: Device<WorkSource>): boolean {
-    const drafts = [...this.#speculations.get(device)!].filter((draft) => draft.yieldMemory());
-    const pasts = [...this.#sessions.values()].filter((session) => session.device === device && session.yieldMemory());
-    return drafts.length + pasts.length > 0;
+  /** What nobody has asked for yet makes room for whoever comes, no more of it than that takes. True where that freed any. */
+  #yieldMemory(device: Device<WorkSource>, wanted: MemoryBudget): boolean {
+    const here = [...this.#sessions.values()].filter((session) => session.device === device);
+    return evict({ draft: this.#speculations.get(device)!, past: here }, () => device.pool.canReserve(wanted)) > 0;
   }
 
   // ---------------------------------------------------------------- reports
@@ -488,26 +465,5 @@ export class EngineCore {
   #flushTraces(): void {
     const events = this.#traces.take(this.#deps.clock.now());
     if (events.length > 0) this.#deps.toControl({ type: 'trace', events });
-  }
-
-  /** Repeats until cancelled or closed; one timer of a kind at a time. */
-  #every(kind: 'stats' | 'trace' | 'health', intervalMs: number, run: () => void): void {
-    if (this.#timers.has(kind) || this.#closed) return;
-    const arm = (): void => {
-      this.#timers.set(
-        kind,
-        this.#deps.clock.schedule(this.#deps.clock.now() + intervalMs, () => {
-          if (this.#closed) return;
-          arm();
-          run();
-        }),
-      );
-    };
-    arm();
-  }
-
-  #cancel(kind: 'stats' | 'trace' | 'health'): void {
-    this.#timers.get(kind)?.cancel();
-    this.#timers.delete(kind);
   }
 }

@@ -91,8 +91,7 @@ export class StepCommitter {
     const { counters } = this.#deps;
     const slots = outputSlotsOf(unit);
     if (this.#givenUp.has(unit)) {
-      // Long forgotten: only now nobody writes to its slots any more, and what it stored under ids that were freed can go.
-      counters.discarded++;
+      // Long forgotten, and counted: only now nobody writes to its slots any more, and what it stored under ids that were freed can go.
       this.#releaseSlots(session, slots);
       for (const block of outputBlocksOf(unit)) this.#deps.transfers.release(device.worker, block);
       return;

@@ -13,6 +13,7 @@ export interface Place {
 export class PlacementScheduler {
   /** Places in the order in which they should be tried; unusable ones left out. Pure. */
   rank<P extends Place>(places: readonly P[]): P[] {
-    return places.filter(({ usable }) => usable).sort((a, b) => a.load - b.load || (a.workerId < b.workerId ? -1 : 1));
+    const usable = places.filter((place) => place.usable).map((place) => ({ place, load: place.load }));
+    return usable.sort((a, b) => a.load - b.load || (a.place.workerId < b.place.workerId ? -1 : 1)).map(({ place }) => place);
   }
 }
