@@ -60,8 +60,8 @@ export class InteractiveSession implements AsyncDisposable {
 
   /** @throws {SegueError} `at_capacity`, `program_not_found`, `prompt_not_understood` and what else the engine refuses. @throws {TypeError} for a buffer out of range. */
   constructor(sessionId: string, link: SessionLink, options: SessionOptions & { readonly program: string }) {
-    const { program, prompt = null, image = null, adapter = null, plan, strength, seed = 0, buffer = 12, signal } = options;
-    if (!Number.isInteger(buffer) || buffer < 2 || buffer > 64) throw new TypeError(`buffer is 2 to 64 frames, got ${buffer}`);
+    const { program, prompt = null, image = null, adapter = null, plan, strength, seed = 0, buffer = 24, signal } = options;
+    if (!Number.isInteger(buffer) || buffer < 24 || buffer > 64) throw new TypeError(`buffer is 24 to 64 frames, got ${buffer}`);
     signal?.throwIfAborted();
     this.sessionId = sessionId;
     this.#link = link;

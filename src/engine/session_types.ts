@@ -21,7 +21,7 @@ export interface SessionOptions {
   /** Of a program that takes a video in: the noise level that it is made anew from, above 0, at most 1. */
   readonly strength?: number;
   readonly seed?: number;
-  /** Frames that may wait for you; default 12. When they are there nothing more is made. */
+  /** Frames that may wait for you, 24 to 64; default 24, as the server has. When they are there nothing more is made. */
   readonly buffer?: number;
   /** Closes the session. */
   readonly signal?: AbortSignal;

@@ -87,7 +87,7 @@ test('what is asked for is answered once: superseded by what is newer, failed fo
 
 test('a session that nobody watches makes what its buffer holds and no more; aborted, it is closed', async () => {
   const stop = new AbortController();
-  const session = engine.session({ seed: 2, buffer: 4, signal: stop.signal });
+  const session = engine.session({ seed: 2, signal: stop.signal });
   await new Promise((resolve) => setTimeout(resolve, 1500));
   const before = engine.core.stats().unitsExecuted;
   await new Promise((resolve) => setTimeout(resolve, 500));
