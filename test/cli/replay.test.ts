@@ -33,7 +33,9 @@ describe('segue replay', () => {
     await rig.end('s');
     chunks = rig.chunks;
     for (const [at, picture] of rig.pictures) pictures.set(at, picture);
-    const written = new Map([['s', rig.written], ['other', rig.written]]);
+    // The same story, made with other weights: each chunk says with which.
+    const reweighed = rig.written.map((write) => (write.type === 'chunk' ? { ...write, chunk: { ...write.chunk, data: write.chunk.data.replaceAll(rig.loaded.weightsVersion, 'w0') } } : write));
+    const written = new Map([['s', rig.written], ['other', reweighed]]);
     rig.pictures.clear();
     rig.open('back', { prompt: 'a city at noon' });
     await rig.until(() => rig.frames.length >= 13 && rig.snapshots.length >= 1, 'some seconds');
