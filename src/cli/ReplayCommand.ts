@@ -44,8 +44,9 @@ export async function replayCommand(wish: ReplayWish, output: Output): Promise<n
     const { weightsVersion } = spec.checkpoint;
     const spans = reader.chunkWeights(wish.sessionId, wish.branch ?? undefined);
     const others = spans.filter((span) => span.weightsVersion !== weightsVersion);
-    if (head.fingerprint.modelId !== spec.modelId || (spans.length > 0 && others.length === spans.length)) {
-      throw new CommandError(EXIT.unusable, `the session was made with ${head.fingerprint.modelId} ${[...new Set(others.map((span) => span.weightsVersion))].join(', ') || head.fingerprint.weightsVersion}, ${wish.modelDirectory} is ${spec.modelId} ${weightsVersion}: only the same weights can make it again`);
+    const makers = new Set(spans.length === 0 ? [head.fingerprint.weightsVersion] : spans.map((span) => span.weightsVersion));
+    if (head.fingerprint.modelId !== spec.modelId || !makers.has(weightsVersion)) {
+      throw new CommandError(EXIT.unusable, `the session was made with ${head.fingerprint.modelId} ${[...makers].join(', ')}, ${wish.modelDirectory} is ${spec.modelId} ${weightsVersion}: only the same weights can make it again`);
     }
     const frameChunk = wish.frame === null ? null : Math.floor(wish.frame / spec.framesPerChunk);
     const branch = branchOf(reader, wish);

@@ -124,6 +124,16 @@ describe('segue replay', () => {
     assert.match(out, /^first difference: chunk 2 /m);
   });
 
+  it('a story that two sets of weights made: what these made is compared, and what the others did is named', async () => {
+    const database = new DatabaseSync(join(directory, 'segue.db'));
+    database.exec("UPDATE chunks SET data = json_set(data, '$.origin.weightsVersion', 'drive-other') WHERE session = 's' AND branch = 0 AND chunk >= 2");
+    database.close();
+    const { code, out } = await replay('s');
+    assert.equal(code, 0, out);
+    assert.match(out, /^chunks 2 to \d+ were made with drive-other: only those weights can make them again, they are left out$/m);
+    assert.match(out, /^2 chunks, bit-equal/m);
+  });
+
   it('what can’t be done, and what is no call', async () => {
     assert.equal((await segue('--help')).code, 0);
     for (const [code, text, ...args] of [
