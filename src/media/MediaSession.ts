@@ -1,74 +1,31 @@
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../observe/clock.ts';
-import type { Logger } from '../observe/log.ts';
-import type { FrameNotice } from '../protocol/channel.ts';
-import type { VoiceOptions } from '../protocol/session_voice.ts';
 import { SegueError } from '../protocol/errors.ts';
-import type { ChannelLabel, HeldPosition, MediaToControl, MediaToEngine, SessionChannels } from '../streams/messages.ts';
-import type { ChunkEvents, MediaEvent } from '../streams/media_events.ts';
-import { frameDuration90k, type MediaFormat, type MediaTime90k } from '../streams/media_time.ts';
+import type { ChannelLabel, HeldPosition } from '../streams/messages.ts';
+import type { MediaEvent } from '../streams/media_events.ts';
+import { frameDuration90k } from '../streams/media_time.ts';
 import { SessionWords } from '../streams/session_words.ts';
 import { ProvisionalHold } from '../streams/ProvisionalHold.ts';
 import { SharedPool } from '../streams/shared_pool.ts';
-import { BitrateControl } from './BitrateControl.ts';
 import { ChannelGate, type FencingRequest } from './ChannelGate.ts';
 import { EngineEpoch } from './FenceEpoch.ts';
 import { HeldInput } from './HeldInput.ts';
-import type { OpusEncoder, VpxDecoder, VpxEncoder } from './native.ts';
-import type { MediaOptions } from './options.ts';
 import type { Peer, PeerState } from './Peer.ts';
 import { PicturePump, type LeavingPicture } from './PicturePump.ts';
 import { PresentedTracker } from './PresentedTracker.ts';
 import type { RtpClock } from './RtpClock.ts';
+import { MediaConnections } from './MediaConnections.ts';
+import type { MediaConnection, MediaSessionDeps } from './media_session_deps.ts';
+import { SessionCamera } from './SessionCamera.ts';
 import { SessionCounters } from './SessionCounters.ts';
+import { SessionFence } from './SessionFence.ts';
+import { SessionNotices } from './SessionNotices.ts';
 import { SoundPump, type LeavingSound } from './SoundPump.ts';
 import { Timeline } from './Timeline.ts';
-import { VideoIntake } from './VideoIntake.ts';
 import { SessionVoices } from './voice/SessionVoices.ts';
 import type { VoiceCodec } from './voice/voice_messages.ts';
-import type { VoiceJudge } from './voice/VoiceJudge.ts';
 import type { VoiceAction } from './voice/VoicePolicy.ts';
 
-/** Ids of requests that were acted on here and are remembered, per session. */
-const IDS_KEPT = 1024;
-/** A notice goes with every change and with every twelfth frame besides. */
-const NOTICE_INTERVAL_FRAMES = 12;
-const POSITION_INTERVAL_MS = 250;
-
-/** Where a session's messages go; ports in the thread, lists in tests. */
-export interface MediaSinks {
-  toEngine(message: MediaToEngine): void;
-  toControl(message: MediaToControl): void;
-}
-
-export interface MediaSessionDeps {
-  readonly sessionId: string;
-  readonly channels: SessionChannels;
-  readonly format: MediaFormat;
-  readonly stamped: boolean;
-  readonly clock: Clock;
-  readonly rtp: RtpClock;
-  readonly pictureEncoder: VpxEncoder;
-  readonly soundEncoder: OpusEncoder;
-  readonly sinks: MediaSinks;
-  readonly options: MediaOptions;
-  readonly log: Logger;
-  /** Absent or null: no voice is heard. */
-  readonly voice?: VoiceOptions | null;
-  readonly judge: VoiceJudge;
-  /** Media time that its story begins with, or goes on from. Absent: 0. */
-  readonly from90k?: MediaTime90k;
-  /** It comes back paused or interrupted, as its driver had left it. */
-  readonly stopped?: boolean;
-  /** Absent or null: no video is taken in. */
-  readonly incoming?: { readonly decoder: VpxDecoder; readonly framesPerChunk: number } | null;
-}
-
-interface Connection {
-  readonly peer: Peer;
-  readonly drives: boolean;
-  readonly speaks: boolean;
-}
 
 /**
  * One session on the media thread: fences where the request arrives, lets pictures and sound go in step, encodes them once for all
@@ -86,27 +43,18 @@ export class MediaSession {
   readonly #pictures: PicturePump;
   readonly #sounds: SoundPump;
   readonly #presented: PresentedTracker;
+  readonly #notices: SessionNotices;
   /** Of the baseline without a fence; else null. */
   readonly #engineEpoch: EngineEpoch | null;
   readonly #gate: ChannelGate;
   readonly #input: HeldInput;
-  readonly #bitrate: BitrateControl;
-  readonly #connections = new Map<string, Connection>();
-  /** Requests that fenced, held or released: the same id does so once. */
-  readonly #actedIds = new Set<string>();
+  readonly #peers: MediaConnections;
+  readonly #fence: SessionFence;
   readonly #hold: ProvisionalHold;
   readonly #voices: SessionVoices | null;
-  readonly #intake: VideoIntake | null;
-  /** Whose camera is taken in: the driver that sent last. */
-  #camera: string | null = null;
+  readonly #camera: SessionCamera | null;
   /** Paused or interrupted, until somebody asks for something that flows. */
   #stopped: boolean;
-  #noticed: FrameNotice | null = null;
-  /** Of the newest fence. */
-  #fencedBy: { readonly epoch: number; readonly requestId: string } | null = null;
-  #sinceNotice = 0;
-  #flowing: number | null = null;
-  #toldPosition = { atMs: -Infinity, epoch: -1, sent90k: 0, presented90k: 0 };
   #closed = false;
 
   constructor(deps: MediaSessionDeps) {
@@ -117,10 +65,31 @@ export class MediaSession {
     this.#videoPool = SharedPool.attach(deps.channels.video);
     this.#audioPool = SharedPool.attach(deps.channels.audio);
     this.#stopped = deps.stopped === true;
+    this.#peers = new MediaConnections({
+      bitrate: deps.options.bitrate,
+      tune: (bitsPerSecond) => this.#closed || deps.pictureEncoder.setBitrate(bitsPerSecond),
+      watched: (watched) => {
+        if (this.#closed) return;
+        this.#sounds.setHeard(watched);
+        this.#pictures.setWatched(watched);
+      },
+    });
     this.#presented = new PresentedTracker(this.#words.epoch, frameDuration90k(deps.format), deps.from90k);
+    this.#notices = new SessionNotices({ sessionId: this.sessionId, sinks: deps.sinks, rtp: deps.rtp, presented: this.#presented, connections: this.#peers.all });
+    this.#fence = new SessionFence({
+      clock: deps.clock,
+      words: this.#words,
+      presented: this.#presented,
+      counters: this.counters,
+      notices: this.#notices,
+      stopped: () => {
+        this.#hold.end();
+        this.#sounds.fence();
+        this.#pictures.fence();
+      },
+    });
     this.#gate = new ChannelGate(deps.options.limits);
     this.#input = new HeldInput(deps.clock, this.#words, () => deps.sinks.toEngine({ type: 'media.action', sessionId: this.sessionId }));
-    this.#bitrate = new BitrateControl(deps.options.bitrate);
     this.#hold = new ProvisionalHold(deps.clock, () => this.#pictures.setOnHold(false));
     this.#voices =
       deps.voice?.enabled !== true
@@ -129,21 +98,21 @@ export class MediaSession {
             clock: deps.clock,
             options: deps.voice,
             judge: deps.judge,
-            flow: () => (this.#stopped || !this.#watched ? 'stopped' : this.#hold.active ? 'held' : 'flows'),
+            flow: () => (this.#stopped || !this.#peers.watched ? 'stopped' : this.#hold.active ? 'held' : 'flows'),
             act: (action) => this.#voiceActs(action),
             deaf: (connectionId) => this.#trouble(connectionId, new SegueError('engine_unavailable', 'voices are not heard at the moment')),
             speaking: (speaking) => deps.sinks.toControl({ type: 'voice.speaking', sessionId: this.sessionId, speaking }),
           });
-    this.#intake =
+    this.#camera =
       deps.incoming == null
         ? null
-        : new VideoIntake({
+        : new SessionCamera({
             clock: deps.clock,
             ...deps.incoming,
             format: deps.format,
             chunk: (frames) => deps.sinks.toEngine({ type: 'media.frames', sessionId: this.sessionId, frames }),
-            keyframeNeeded: () => this.#connections.get(this.#camera ?? '')?.peer.askForKeyframe(),
-            failed: (message) => this.#trouble(this.#camera ?? '', new SegueError('bad_request', message)),
+            keyframeNeeded: (connectionId) => this.#peers.all.get(connectionId)?.peer.askForKeyframe(),
+            failed: (connectionId, message) => this.#trouble(connectionId, new SegueError('bad_request', message)),
           });
     this.#engineEpoch = deps.options.fence === 'queue' ? new EngineEpoch(this.#words) : null;
     const shared = { clock: deps.clock, rtp: deps.rtp, words: this.#words, fence: this.#engineEpoch ?? this.#words, timeline: this.#timeline, stamped: deps.stamped };
@@ -162,8 +131,8 @@ export class MediaSession {
     this.#sounds = new SoundPump({ ...shared, sampleRate: deps.format.audioSampleRate, encoder: deps.soundEncoder, leave: (sound) => this.#sendSound(sound) });
   }
 
-  get connections(): ReadonlyMap<string, Connection> {
-    return this.#connections;
+  get connections(): ReadonlyMap<string, MediaConnection> {
+    return this.#peers.all;
   }
 
   get rtp(): RtpClock {
@@ -193,18 +162,16 @@ export class MediaSession {
 
   /** VP8 frames of a camera that were dropped before they were decoded. */
   get intakeDropped(): number {
-    return this.#intake?.dropped ?? 0;
+    return this.#camera?.dropped ?? 0;
   }
 
   get takesVideo(): boolean {
-    return this.#intake !== null;
+    return this.#camera !== null;
   }
 
   get takesVoice(): boolean {
     return this.#voices !== null;
   }
-
-  // ------------------------------------------------------------------ from the engine
 
   /** Takes over the slot of a chunk, whatever becomes of it. */
   media(event: MediaEvent): void {
@@ -214,7 +181,7 @@ export class MediaSession {
       return;
     }
     if (event.type !== 'media.chunk') return; // the format came with `session.open`; a completed stream plays out what is queued
-    this.#observeEpoch();
+    this.#fence.observe();
     if (this.#engineEpoch?.follow(event.epoch) === true) {
       this.#sounds.fence();
       this.#pictures.fence();
@@ -230,25 +197,22 @@ export class MediaSession {
     this.#audioPool.release(event.slot);
   }
 
-  // ------------------------------------------------------------------ connections
-
   attach(peer: Peer, drives: boolean, speaks = drives): void {
     if (this.#closed) throw new SegueError('session_closed', `session ${this.sessionId} is closed`);
-    this.#connections.set(peer.connectionId, { peer, drives, speaks });
+    this.#peers.attach(peer, drives, speaks);
   }
 
   peerState(connectionId: string, state: PeerState): void {
     if (state === 'connected') {
-      this.#noticed = null; // the newcomer has to be told what it sees
+      this.#notices.newcomer();
       this.#pictures.requestKeyframe();
     }
     if (state === 'closed') {
-      this.#connections.delete(connectionId);
       this.#gate.forget(connectionId);
       this.#voices?.left(connectionId);
-      this.#retune(this.#bitrate.remove(connectionId));
+      this.#peers.gone(connectionId);
     }
-    this.#updateWatched();
+    this.#peers.refresh();
   }
 
   keyframeNeeded(): void {
@@ -256,27 +220,12 @@ export class MediaSession {
   }
 
   estimated(connectionId: string, bitsPerSecond: number): void {
-    this.#retune(this.#bitrate.estimated(connectionId, bitsPerSecond));
+    this.#peers.estimated(connectionId, bitsPerSecond);
   }
 
   lost(connectionId: string, fraction: number): void {
-    this.#retune(this.#bitrate.lost(connectionId, fraction));
+    this.#peers.lost(connectionId, fraction);
   }
-
-  #watched = false;
-  #updateWatched(): void {
-    const watched = [...this.#connections.values()].some(({ peer }) => peer.state === 'connected');
-    if (watched === this.#watched || this.#closed) return;
-    this.#watched = watched;
-    this.#sounds.setHeard(watched);
-    this.#pictures.setWatched(watched);
-  }
-
-  #retune(bitrate: number | null): void {
-    if (bitrate !== null && !this.#closed) this.#deps.pictureEncoder.setBitrate(bitrate);
-  }
-
-  // ------------------------------------------------------------------ messages
 
   /** A message of a data channel, a WebSocket or REST (`connectionId` null): all the same from here on. */
   receive(connectionId: string | null, channel: ChannelLabel, data: string | Uint8Array): void {
@@ -287,11 +236,11 @@ export class MediaSession {
   #receive(connectionId: string | null, channel: ChannelLabel, data: string | Uint8Array, voices: SessionVoices | null): void {
     if (this.#closed) return;
     const now = this.#clock.now();
-    const drives = connectionId === null || this.#connections.get(connectionId)?.drives === true;
+    const drives = connectionId === null || this.#peers.all.get(connectionId)?.drives === true;
     const admitted = this.#gate.admit(connectionId, channel, data, now);
     switch (admitted.kind) {
       case 'fence':
-        if (drives) this.#fence(connectionId, channel, admitted.request, data as string, voices);
+        if (drives) this.#fenceFor(connectionId, channel, admitted.request, data as string, voices);
         else this.#forward(connectionId, channel, data as string);
         return;
       case 'input':
@@ -304,7 +253,7 @@ export class MediaSession {
         }
         return;
       case 'hold':
-        if (drives && this.#actsFor(admitted.request.id)) {
+        if (drives && this.#fence.actsFor(admitted.request.id)) {
           voices?.asked(admitted.request.type);
           this.#setOnHold(admitted.request);
         }
@@ -318,7 +267,7 @@ export class MediaSession {
         this.counters.messagesRefused++;
         if (connectionId !== null) {
           const reply = { type: 'error', ...(admitted.re === null ? {} : { re: admitted.re }), error: admitted.error };
-          this.#connections.get(connectionId)?.peer.sendText(channel, JSON.stringify(reply));
+          this.#peers.all.get(connectionId)?.peer.sendText(channel, JSON.stringify(reply));
         }
         return;
       case 'ignore':
@@ -328,43 +277,32 @@ export class MediaSession {
   }
 
   #position(message: { readonly videoRtp?: number | undefined; readonly audioRtp?: number | undefined }, now: number): void {
-    this.#observeEpoch();
-    if (this.#presented.report(message, now)) this.#reportPresented();
+    this.#fence.observe();
+    if (this.#presented.report(message, now)) this.#notices.presented();
   }
 
   #forward(connectionId: string | null, channel: ChannelLabel, text: string, fencedEpoch: number | null = null, held: HeldPosition | null = null): void {
     this.#deps.sinks.toControl({ type: 'channel.message', sessionId: this.sessionId, connectionId, channel, text, fencedEpoch, held });
   }
 
-  // ------------------------------------------------------------------ a camera
-
   /** A VP8 frame of a driver's camera; null: one was lost. */
   see(connectionId: string, frame: Uint8Array | null): void {
-    if (this.#closed || this.#intake === null || this.#connections.get(connectionId)?.drives !== true) return;
-    // Another stream begins with a keyframe of its own.
-    const another = this.#camera !== null && this.#camera !== connectionId;
-    this.#camera = connectionId;
-    if (another) this.#intake.push(null);
-    this.#intake.push(frame);
+    if (!this.#closed && this.#peers.all.get(connectionId)?.drives === true) this.#camera?.see(connectionId, frame);
   }
 
   #trouble(connectionId: string, error: SegueError): void {
     this.#deps.sinks.toControl({ type: 'connection.trouble', sessionId: this.sessionId, connectionId, error: error.toBody() });
   }
 
-  // ------------------------------------------------------------------ voices
-
   /** A packet of a connection's microphone. Whoever may not speak isn't heard. */
   hear(connectionId: string, codec: VoiceCodec, data: Uint8Array): void {
-    if (!this.#closed && this.#connections.get(connectionId)?.speaks === true) this.#voices?.hear(connectionId, codec, data);
+    if (!this.#closed && this.#peers.all.get(connectionId)?.speaks === true) this.#voices?.hear(connectionId, codec, data);
   }
 
   /** As if it had come by REST: fenced here, answered and written down there. */
   #voiceActs(action: VoiceAction): void {
     this.#receive(null, 'control', JSON.stringify({ type: action, id: `voice.${randomUUID()}` }), null);
   }
-
-  // ------------------------------------------------------------------ what stops without a fence
 
   #setOnHold({ type, id }: { readonly type: 'hold' | 'release'; readonly id: string }): void {
     if (type === 'hold') this.#hold.begin(id);
@@ -384,107 +322,37 @@ export class MediaSession {
     } else if (flows) this.#pictures.setPaused(false);
   }
 
-  /** False for an id that was acted on before. */
-  #actsFor(id: string): boolean {
-    if (this.#actedIds.has(id)) return false;
-    this.#actedIds.add(id);
-    if (this.#actedIds.size > IDS_KEPT) this.#actedIds.delete(this.#actedIds.values().next().value!);
-    return true;
-  }
-
-  // ------------------------------------------------------------------ the fence
-
   /** Raises the word before anyone is told. A repeat on `input` ends here; on `control` it goes on, for it waits for its answer. */
-  #fence(connectionId: string | null, channel: ChannelLabel, request: FencingRequest, text: string, voices: SessionVoices | null): void {
-    if (!this.#actsFor(request.id)) {
+  #fenceFor(connectionId: string | null, channel: ChannelLabel, request: FencingRequest, text: string, voices: SessionVoices | null): void {
+    if (!this.#fence.actsFor(request.id)) {
       if (channel !== 'input') this.#forward(connectionId, channel, text);
       return;
     }
-    this.#observeEpoch();
+    this.#fence.observe();
     this.#stopped = request.type === 'interrupt';
     voices?.asked('stops');
-    const epoch = this.#words.raiseEpoch();
-    this.#fencedBy = { epoch, requestId: request.id };
-    const held = this.#stop(epoch, { videoRtp: request.heldVideoRtp, audioRtp: request.heldAudioRtp });
+    const { epoch, held } = this.#fence.raise(request);
     this.#forward(connectionId, channel, text, epoch, held);
   }
 
-  /** Somebody else may have raised the word (a request that doesn't pass here): the same stop then. */
-  #observeEpoch(): void {
-    const epoch = this.#words.epoch;
-    if (epoch !== this.#presented.epoch) this.#stop(epoch, {});
-  }
-
-  #stop(epoch: number, held: { readonly videoRtp?: number | undefined; readonly audioRtp?: number | undefined }): HeldPosition {
-    const position = this.#presented.fence(epoch, held, this.#clock.now());
-    this.counters.fences++;
-    this.#hold.end();
-    this.#sounds.fence();
-    this.#pictures.fence();
-    return position;
-  }
-
-  // ------------------------------------------------------------------ sending
-
   #sendPicture({ encoded, frame, repeat, rtp, atMs }: LeavingPicture): void {
-    this.#observeEpoch();
+    this.#fence.observe();
     const now = this.#clock.now();
-    if (!repeat) this.#notice(frame, rtp, atMs);
+    if (!repeat) this.#notices.announce(frame, rtp, atMs);
     // A held picture belongs to the present, whatever epoch made it: it was seen before the fence.
     const epoch = repeat ? this.#words.epoch : frame.epoch;
-    for (const { peer } of this.#connections.values()) {
+    for (const { peer } of this.#peers.all.values()) {
       const stale = epoch < this.#words.epoch;
       this.counters.sent(peer.sendPicture({ data: encoded.data, keyframe: encoded.keyframe, rtp, epoch }), stale);
     }
     this.counters.pictureLeft(repeat, encoded.keyframe);
     if (!repeat) this.counters.pictureLateMs(now - atMs);
     const moved = this.#presented.frameSent({ rtp, epoch: frame.epoch, start90k: frame.start90k, end90k: frame.end90k, chunk: frame.chunk, atMs: now });
-    if (moved && !repeat) this.#reportPresented();
-    if (!repeat && this.#flowing !== frame.epoch) {
-      this.#flowing = frame.epoch;
-      this.#deps.sinks.toControl({ type: 'media.flowing', sessionId: this.sessionId, epoch: frame.epoch, media90k: frame.start90k });
-    }
-    // Also while it stands, and its last picture is repeated: else the last that was seen of it would never be told.
-    this.#tellPosition(now);
-  }
-
-  /** Once in a while, where it has changed; of an epoch that something has come of: before, the story may have been gone back in. */
-  #tellPosition(now: number): void {
-    const { epoch, sent90k, presented90k } = this.#presented;
-    const told = this.#toldPosition;
-    if (epoch !== this.#flowing || now - told.atMs < POSITION_INTERVAL_MS || (epoch === told.epoch && sent90k === told.sent90k && presented90k === told.presented90k)) return;
-    this.#toldPosition = { atMs: now, epoch, sent90k, presented90k };
-    this.#deps.sinks.toControl({ type: 'media.position', sessionId: this.sessionId, epoch, sent90k, presented90k });
-  }
-
-  #notice(frame: LeavingPicture['frame'], rtp: number, atMs: number): void {
-    const last = this.#noticed;
-    const changed = last === null || bounds(frame.events) || last.epoch !== frame.epoch || last.conditioningVersion !== frame.conditioningVersion || last.actionSequence !== frame.actionSequence;
-    if (!changed && ++this.#sinceNotice < NOTICE_INTERVAL_FRAMES) return;
-    this.#sinceNotice = 0;
-    const notice: FrameNotice = {
-      type: 'frame',
-      rtp,
-      audioRtp: this.#deps.rtp.audio(atMs),
-      epoch: frame.epoch,
-      conditioningVersion: frame.conditioningVersion,
-      actionSequence: frame.actionSequence,
-      chunk: frame.chunk,
-      frameInChunk: frame.frameInChunk,
-      step: frame.step,
-      media90k: frame.start90k,
-      origin: frame.origin,
-      ...(Object.keys(frame.adapterVersions).length === 0 ? {} : { adapterVersions: { ...frame.adapterVersions } }),
-      ...(bounds(frame.events) ? { requests: { started: [...frame.events.started], active: [...frame.events.active], completed: [...frame.events.completed] } } : {}),
-      ...(last?.epoch !== frame.epoch && this.#fencedBy?.epoch === frame.epoch ? { re: this.#fencedBy.requestId } : {}),
-    };
-    this.#noticed = notice;
-    const text = JSON.stringify(notice);
-    for (const { peer } of this.#connections.values()) peer.sendText('state', text);
+    this.#notices.left({ frame, repeat }, moved, now);
   }
 
   #sendSound({ data, rtp, epoch, start90k, atMs }: LeavingSound): void {
-    for (const { peer } of this.#connections.values()) {
+    for (const { peer } of this.#peers.all.values()) {
       // Silence is of no epoch: only a server without a fence tells it apart.
       const stale = start90k !== null && epoch < this.#words.epoch;
       this.counters.sent(peer.sendSound({ data, rtp, epoch }), stale);
@@ -493,21 +361,15 @@ export class MediaSession {
     if (start90k !== null) this.#presented.soundSent({ rtp, epoch, start90k });
   }
 
-  #reportPresented(): void {
-    this.#deps.sinks.toEngine({ type: 'media.presented', sessionId: this.sessionId, epoch: this.#presented.epoch, media90k: this.#presented.presented90k });
-  }
-
   #encoderFailed(error: Error, fatal: boolean): void {
     this.#deps.log.error({ err: error, fatal }, 'picture encoder failed');
     if (!fatal) return;
     const body = new SegueError('internal', 'the picture encoder failed').toBody();
-    for (const { peer } of [...this.#connections.values()]) {
+    for (const { peer } of [...this.#peers.all.values()]) {
       this.#deps.sinks.toControl({ type: 'connection.failed', sessionId: this.sessionId, connectionId: peer.connectionId, error: body });
       void peer.close();
     }
   }
-
-  // ------------------------------------------------------------------ end
 
   /** Shared memory that it refers to. */
   get buffers(): readonly SharedArrayBuffer[] {
@@ -520,17 +382,12 @@ export class MediaSession {
       this.#closed = true;
       this.#hold.end();
       this.#voices?.close();
-      this.#intake?.close();
+      this.#camera?.close();
       this.#pictures.close();
       this.#sounds.close();
       this.#input.close();
     }
-    await Promise.all([...this.#connections.values()].map(({ peer }) => peer.close()));
-    this.#connections.clear();
+    await Promise.all([...this.#peers.all.values()].map(({ peer }) => peer.close()));
+    this.#peers.all.clear();
   }
-}
-
-/** Whether a request's effect begins or ends there. */
-function bounds({ started, completed }: ChunkEvents): boolean {
-  return started.length > 0 || completed.length > 0;
 }

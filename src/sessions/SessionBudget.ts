@@ -105,3 +105,8 @@ export class SessionBudget {
     this.#timer = clock.schedule(clock.now() + Math.max(0, next - wallMs), () => this.#check());
   }
 }
+
+/** Without what has no limit: `Infinity` is not JSON. */
+export function finite(budget: Budget): Partial<Budget> {
+  return Object.fromEntries(Object.entries(budget).filter(([, limit]) => limit !== Infinity));
+}

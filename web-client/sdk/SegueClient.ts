@@ -1,9 +1,11 @@
 import { ActionSender } from './ActionSender.ts';
 import type { Speed, Steer } from './ActionState.ts';
+import type { ClientState, JoinOptions } from './client_events.ts';
 import { ClientError } from './ClientError.ts';
+import { ClientRequests } from './ClientRequests.ts';
 import { Connection } from './Connection.ts';
 import { fences } from './fences.ts';
-import type { Accepted, Activity, Applied, BudgetWarning, Closed, DraftPreview, Forked, FrameNotice, Goaway, HoldExpired, IdleWarning, Ready, ReplayGap, RequestCompleted, ServerMessage, SessionAdapter, SessionRequest, StateUpdate, StoryRewound, TextDelta } from './messages.ts';
+import type { Accepted, Activity, Applied, FrameNotice, Ready, ServerMessage, SessionRequest } from './messages.ts';
 import type { PaintedFrame } from './PaintedFrame.ts';
 import { PositionReporter } from './PositionReporter.ts';
 import { Presenter } from './Presenter.ts';
@@ -13,9 +15,8 @@ import { RequestMeasures, type RequestMeasure } from './RequestMeasures.ts';
 import { Signalling } from './Signalling.ts';
 import { SessionStory } from './SessionStory.ts';
 import { SoundOutput } from './SoundOutput.ts';
-import { StatsSampler, type ClientStats } from './StatsSampler.ts';
+import { StatsSampler } from './StatsSampler.ts';
 import type { Transport } from './Transport.ts';
-import { TypedEmitter } from './TypedEmitter.ts';
 
 /** Copies of a fencing request on the unreliable channel: a lost packet must not cost a retransmission time-out. */
 const FENCING_COPIES = 3;
@@ -24,67 +25,8 @@ const MAX_PROMPT_CHARACTERS = 1_000;
 /** How long the server keeps a session without a connection, unless it was created otherwise. */
 const DEFAULT_GRACE_MS = 60_000;
 
-export interface JoinOptions {
-  /** Where the server is: `https://host/`, with any path prefix. */
-  readonly baseUrl: string;
-  readonly sessionId: string;
-  readonly clientToken: string;
-  /** Painted by the client; its bitmap takes the size of the picture. */
-  readonly canvas: HTMLCanvasElement;
-  /** `false` for a silent client; an AudioContext made in a user gesture where the browser asks for one. Default: one of its own. */
-  readonly audio?: boolean | AudioContext;
-  /** `webrtc` never falls back, `websocket` doesn't try WebRTC. Default `auto`: WebRTC, then WebSocket. */
-  readonly transport?: 'auto' | 'webrtc' | 'websocket';
-  readonly graceMs?: number;
-  /** What a session that takes a video in is made of (`drive_transform`). The track stays the caller's. */
-  readonly camera?: MediaStreamTrack;
-}
-
-/**
- * `connecting` → `live` ⇄ `redirecting` (frozen until the first new frame), `held` (interrupted), `holding` (perhaps interrupted: see
- * {@link SegueClient.hold}), `paused`; `reconnecting` after a lost connection; `closed` at the end.
- */
-export type ClientState = 'connecting' | 'live' | 'redirecting' | 'held' | 'holding' | 'paused' | 'reconnecting' | 'closed';
-
-export type ClientEvents = {
-  /** The second argument says why, where there is a reason to tell. */
-  state: [state: ClientState, reason: string | null];
-  ready: [ready: Ready];
-  /** A frame was painted. */
-  frame: [frame: PaintedFrame];
-  text: [text: TextDelta];
-  accepted: [answer: Accepted];
-  applied: [answer: Applied];
-  /** A blend is done: the picture is wholly of the new scene. */
-  completed: [notice: RequestCompleted];
-  /** Nobody released the hold, and nothing was made of it: the server has released it. */
-  holdExpired: [notice: HoldExpired];
-  /** A fork of this client's was made. */
-  forked: [answer: Forked];
-  /** The story went back, by whoever drives: what was presented from there on is no part of it any more. */
-  rewound: [notice: StoryRewound];
-  /** A replay passes over what of its story is not kept. */
-  gap: [gap: ReplayGap];
-  /** A measure of a request has become known. */
-  measure: [measure: RequestMeasure];
-  /** Whose turn it is: who speaks, and what the session does about it. */
-  activity: [activity: Activity];
-  /** What the server says of the session. */
-  session: [update: StateUpdate];
-  /** A request failed (`request` tells which), or the client met trouble that it survives. */
-  error: [error: ClientError, request: SessionRequest | null];
-  /** What the newest draft would come to. */
-  draft: [preview: DraftPreview];
-  goaway: [notice: Goaway];
-  idle: [warning: IdleWarning];
-  /** Four fifths of what the session may use up of something are gone. */
-  budget: [warning: BudgetWarning];
-  stats: [stats: ClientStats];
-  closed: [reason: string, error: ClientError | null];
-};
-
 /** One person's part in a session. Made by {@link joinSession}. */
-export class SegueClient extends TypedEmitter<ClientEvents> {
+export class SegueClient extends ClientRequests {
   readonly sessionId: string;
   /** What it has shown: frames, words, links. */
   readonly story: SessionStory;
@@ -183,52 +125,6 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
   }
 
   /**
-   * Changes the world. Unless `seamless`, the picture freezes and the sound stops in this call, until the first new frame.
-   * `adapter` comes with it, or (null) goes; left out, it stays as it was last asked for.
-   * A prompt without words, or of more than 1,000 characters, is refused: the handle's promises reject with `bad_request`, and nothing freezes.
-   * Throws ClientError `closed` or `rate_limited`.
-   */
-  redirect(prompt: string, { seamless = false, adapter }: { readonly seamless?: boolean; readonly adapter?: SessionAdapter | null } = {}): RequestHandle {
-    return this.#ask(prompt, (id, text) => ({ type: 'redirect', id, prompt: text, ...(adapter === undefined ? {} : { adapter }), ...(seamless && this.#flows ? { seamless: true } : {}) }));
-  }
-
-  /**
-   * The same world with one of the model's adapters (`ready.adapters`), at a scale of 0 to 1.5, default 1; null: without. Nothing freezes unless
-   * `seamless` is false: the change shows in the next frames that are made. Words that are still being understood stay asked for.
-   * Throws ClientError `closed` or `rate_limited`; an adapter that can't be used is told by the handle, with `adapter_not_usable`.
-   */
-  setAdapter(adapter: SessionAdapter | null, { seamless = true }: { readonly seamless?: boolean } = {}): RequestHandle {
-    return this.#request((id) => ({ type: 'redirect', id, adapter, ...(seamless && this.#flows ? { seamless: true } : {}) }));
-  }
-
-  /** As a redirect that freezes, but a new shot: the new world comes at once and whole, and carries over nothing of the picture before. */
-  cut(prompt: string): RequestHandle {
-    return this.#ask(prompt, (id, text) => ({ type: 'cut', id, prompt: text }));
-  }
-
-  /** Goes over into another world by degrees, over so many chunks (2 to 120; 12 where left out). `applied` tells of the first of them, the event `completed` of the last. */
-  blend(prompt: string, { chunks }: { readonly chunks?: number } = {}): RequestHandle {
-    return this.#ask(prompt, (id, text) => (this.#flows ? { type: 'blend', id, prompt: text, ...(chunks === undefined ? {} : { chunks }) } : { type: 'redirect', id, prompt: text }));
-  }
-
-  /**
-   * Perhaps an interruption: stops what the server sends, and loses nothing. What is on its way is still seen and heard; then the picture stands, until
-   * {@link release} goes on exactly there, or `interrupt`, `redirect` or `cut` makes an interruption of it. The server releases it after 2 s.
-   */
-  hold(): RequestHandle {
-    const handle = this.#request((id) => ({ type: 'hold', id }));
-    this.#setHolding(true);
-    return handle;
-  }
-
-  /** It was no interruption. Without a hold in force it changes nothing. */
-  release(): RequestHandle {
-    const handle = this.#request((id) => ({ type: 'release', id }));
-    this.#setHolding(false);
-    return handle;
-  }
-
-  /**
    * Sends a microphone, so that speech interrupts: what begins to sound like it holds, half a second of it interrupts, and what was none is released (`activity`, and
    * `voice` of the session). Null: none any more. The track stays the caller's. Rejects with ClientError `conflict` where the session listens to no voice.
    */
@@ -252,20 +148,6 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
     this.#draft = words === null || !sent ? null : { id, prompt: words, seamless };
   }
 
-  /** Freezes the picture and stops the sound in this call, then tells the server. They stay so until `redirect` or `resume`. */
-  interrupt(): RequestHandle {
-    return this.#request((id) => ({ type: 'interrupt', id }));
-  }
-
-  /**
-   * Goes back to a moment of the story, in media time (as `frame` events and `session` updates tell it), and on from there as another future: the picture freezes until
-   * the first frame of that. `accepted` tells where it goes at most, `applied` the very frame. `exact`: bit-equal also where it lies so far back that only the clean latents are kept.
-   * A moment that isn't kept any more is `not_kept`, and the story goes on from where it was. Throws ClientError `closed` or `rate_limited`.
-   */
-  rewind(media90k: number, { exact = false }: { readonly exact?: boolean } = {}): RequestHandle {
-    return this.#request((id) => ({ type: 'rewind', id, media90k: Math.max(0, Math.floor(media90k)), ...(exact ? { exact } : {}) }));
-  }
-
   /**
    * Another session with the same past, up to a moment of it (where it is left out: what is presented now). This one flows on. `forked` names it and brings
    * a token to join it with. Where all places are taken, the error has a ticket to try again with. Throws ClientError `closed` or `rate_limited`.
@@ -276,17 +158,6 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
     const request: SessionRequest = { type: 'fork', id, ...(media90k === undefined ? {} : { media90k: Math.max(0, Math.floor(media90k)) }), ...(ticket === undefined ? {} : { ticket }) };
     const handle = this.#book.addFork(request);
     this.#send(request);
-    return handle;
-  }
-
-  pause(): RequestHandle {
-    return this.#request((id) => ({ type: 'pause', id }));
-  }
-
-  /** Goes on after `pause` or `interrupt`. */
-  resume(): RequestHandle {
-    const handle = this.#request((id) => ({ type: 'resume', id }));
-    this.#presenter.release();
     return handle;
   }
 
@@ -316,25 +187,28 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
     return this.#end(reason, null);
   }
 
-  /** While the picture is frozen nothing flows that a change could join. */
-  get #flows(): boolean {
+  protected override get flows(): boolean {
     return this.#presenter.presentation !== 'held' && !this.#interrupted;
   }
 
-  #ask(prompt: string, make: (id: string, text: string) => SessionRequest): RequestHandle {
+  protected override ask(prompt: string, make: (id: string, text: string) => SessionRequest): RequestHandle {
     const text = prompt.trim();
     if (this.#closed) throw new ClientError('closed', 'the client is closed');
     const problem = text === '' ? 'a prompt needs words' : text.length > MAX_PROMPT_CHARACTERS ? `a prompt has at most ${MAX_PROMPT_CHARACTERS} characters` : null;
     if (problem !== null) return this.#book.refuse(make(this.#book.nextId(), text), ClientError.from({ code: 'bad_request', message: problem, param: 'prompt', retryable: false }));
-    return this.#request((id) => make(id, text));
+    return this.request((id) => make(id, text));
   }
 
-  #setHolding(holding: boolean): void {
+  protected override released(): void {
+    this.#presenter.release();
+  }
+
+  protected override setHolding(holding: boolean): void {
     this.#holding = holding;
     this.#updateState(null);
   }
 
-  #request(make: (id: string) => SessionRequest): RequestHandle {
+  protected override request(make: (id: string) => SessionRequest): RequestHandle {
     if (this.#closed) throw new ClientError('closed', 'the client is closed');
     const pressedAt = performance.now();
     const request = make(this.#book.nextId());
@@ -382,48 +256,37 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
     if (this.#closed) return;
     switch (message.type) {
       case 'frame':
-        this.#noticed(message);
-        return;
+        return this.#noticed(message);
       case 'text.delta':
       case 'text.complete':
-        this.emit('text', message);
-        return;
+        return this.emit('text', message);
       case 'session.updated':
         this.#epoch = Math.max(this.#epoch, message.epoch);
         this.#paused = message.state === 'paused';
         this.#updateState(null);
-        this.emit('session', message);
-        return;
+        return this.emit('session', message);
       case 'activity':
         return this.#active(message);
       case 'request.completed':
-        this.emit('completed', message);
-        return;
+        return this.emit('completed', message);
       case 'hold.expired':
-        this.#setHolding(false);
-        this.emit('holdExpired', message);
-        return;
+        this.setHolding(false);
+        return this.emit('holdExpired', message);
       case 'draft.preview':
         if (message.re === this.#draft?.id) this.emit('draft', message);
         return;
       case 'session.rewound':
-        this.emit('rewound', message);
-        return;
+        return this.emit('rewound', message);
       case 'replay.gap':
-        this.emit('gap', message);
-        return;
+        return this.emit('gap', message);
       case 'goaway':
-        this.emit('goaway', message);
-        return;
+        return this.emit('goaway', message);
       case 'idle':
-        this.emit('idle', message);
-        return;
+        return this.emit('idle', message);
       case 'budget':
-        this.emit('budget', message);
-        return;
+        return this.emit('budget', message);
       case 'closed':
-        this.#ended(message);
-        return;
+        return void this.#end(message.reason, message.code === undefined ? null : new ClientError(message.code, message.reason));
       case 'error':
         if (!this.#book.answer(message) && message.re === undefined) this.emit('error', ClientError.from(message.error), null);
         return;
@@ -450,10 +313,6 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
     this.#presenter.notice(notice);
   }
 
-  #ended(message: Closed): void {
-    void this.#end(message.reason, message.code === undefined ? null : new ClientError(message.code, message.reason));
-  }
-
   #accepted(answer: Accepted, request: SessionRequest): void {
     this.#epoch = Math.max(this.#epoch, answer.epoch);
     this.#measures.accepted(answer, performance.now());
@@ -475,7 +334,7 @@ export class SegueClient extends TypedEmitter<ClientEvents> {
     this.#measures.failed(request.id, error.code === 'superseded' ? 'superseded' : 'failed');
     if (this.#closed) return;
     if (fences(request)) this.#presenter.failed(request.id);
-    if (request.type === 'hold') this.#setHolding(false);
+    if (request.type === 'hold') this.setHolding(false);
     // A newer request of this person's has taken its place: nothing went wrong.
     if (error.code !== 'superseded') this.emit('error', error, request);
     this.#tellMeasure(request.id);

@@ -1,4 +1,5 @@
-export { joinSession, SegueClient, type ClientEvents, type ClientState, type JoinOptions } from './SegueClient.ts';
+export { joinSession, SegueClient } from './SegueClient.ts';
+export type { ClientEvents, ClientState, JoinOptions } from './client_events.ts';
 export { ClientError } from './ClientError.ts';
 export { errorOf } from './Signalling.ts';
 export { createReplay, SessionStory } from './SessionStory.ts';
