@@ -1,60 +1,33 @@
 import { DroppedMemory } from '../../observe/DroppedMemory.ts';
-import type { Clock } from '../../observe/clock.ts';
 import { SegueError } from '../../protocol/errors.ts';
 import type { MediaTime90k } from '../../streams/media_time.ts';
-import type { MediaEvent } from '../../streams/media_events.ts';
-import type { OutstandingBounds } from '../../streams/outstanding_writes.ts';
-import type { FromStorage, KeptStory } from '../../streams/storage_messages.ts';
-import type { ControlToEngine, EngineCard, EngineRequest, EngineStats, EngineToControl, InjectedFault, MediaToEngine, TraceEvent } from '../../streams/messages.ts';
+import type { FromStorage } from '../../streams/storage_messages.ts';
+import type { ControlToEngine, EngineCard, EngineRequest, EngineStats, MediaToEngine, TraceEvent } from '../../streams/messages.ts';
 import { engineCard } from '../deployment/engine_card.ts';
-import type { MemoryBudget } from '../memory/BlockPool.ts';
-import { evict } from '../memory/eviction.ts';
-import type { RealtimeProgram } from '../programs/RealtimeProgram.ts';
 import { validateProgram } from '../programs/ProgramSpec.ts';
-import { LoopScheduler, type ModelIdentity, type ScheduledKernel } from '../scheduler/LoopScheduler.ts';
+import { LoopScheduler } from '../scheduler/LoopScheduler.ts';
 import { PlacementScheduler } from '../scheduler/PlacementScheduler.ts';
 import { TransferScheduler } from '../scheduler/TransferScheduler.ts';
 import { InProcessConnector } from '../transport/InProcessConnector.ts';
-import type { LoadedModel, PreparedWeights, Takeover, Worker } from '../workers/Worker.ts';
 import { ChunkReader } from './ChunkReader.ts';
 import { Device } from './Device.ts';
 import { DisaggregatedRun, type DisaggregatedOpening } from './DisaggregatedRun.ts';
 import { DeviceHealth } from './DeviceHealth.ts';
 import { Dispatcher } from './Dispatcher.ts';
+import type { EngineCoreDependencies } from './engine_dependencies.ts';
 import { DEFAULT_ENGINE_OPTIONS, type EngineOptions } from './engine_options.ts';
-import { EngineSession } from './EngineSession.ts';
+import type { EngineSession } from './EngineSession.ts';
 import { InlineRuns, type RunHandle } from './InlineRuns.ts';
 import type { RunOpening } from './InlineRun.ts';
 import { ModelReload } from './ModelReload.ts';
 import { PictureDecodes } from './PictureDecodes.ts';
 import { Repeats } from './Repeats.ts';
-import { resumeStory, type ResumedStory } from './resume_story.ts';
-import { StoryOutlet, type ToStoragePort } from './StoryOutlet.ts';
+import type { SessionDependencies } from './session_opening.ts';
+import { SessionAdmission } from './SessionAdmission.ts';
+import { StoryOutlet } from './StoryOutlet.ts';
 import type { Speculation } from './Speculation.ts';
 import { Tracer } from './Tracer.ts';
 import type { WorkSource } from './WorkSource.ts';
-
-export interface EngineCoreDependencies {
-  readonly clock: Clock;
-  /** Workers with the model loaded, all the same one. */
-  readonly workers: readonly { readonly worker: Worker; readonly loaded: LoadedModel; /** Roles of the pool that it is in; absent: it serves live sessions, and runs that ask for no role. */ readonly roles?: readonly string[] }[];
-  readonly kernels: readonly ScheduledKernel[];
-  /** By the name that sessions ask for; the first is also what the card is made for. None: the engine takes inline runs only, and makes no card. */
-  readonly programs: Readonly<Record<string, RealtimeProgram>>;
-  readonly components: readonly string[];
-  readonly identity: Pick<ModelIdentity, 'precision' | 'parallelPlanHash'>;
-  readonly options?: Partial<EngineOptions>;
-  readonly toControl: (message: EngineToControl) => void;
-  readonly toMedia: (event: MediaEvent) => void;
-  /** Where stories are kept; absent: nowhere. */
-  readonly toStorage?: ToStoragePort;
-  /** On what may wait there. */
-  readonly keepBounds?: OutstandingBounds;
-  /** See {@link ModelReload}. */
-  readonly prepareWeights?: () => Promise<readonly PreparedWeights[] | null>;
-  /** Test mode: makes the next unit of a session fail. Absent otherwise. */
-  readonly injectFault?: (worker: Worker, sessionId: string, fault: InjectedFault) => void;
-}
 
 const STATS_INTERVAL_MS = 1000;
 /** Trace events go out this often, or as soon as this many are there. */
@@ -80,6 +53,7 @@ export class EngineCore {
   /** Of live sessions that have had a draft, by device: a late frame of anybody holds them off. */
   readonly #speculations: ReadonlyMap<Device<WorkSource>, Set<Speculation>>;
   readonly #droppedMemory = new DroppedMemory();
+  readonly #admission: SessionAdmission;
   readonly #runs: InlineRuns;
   readonly #decodes: PictureDecodes;
   readonly #reload: ModelReload;
@@ -129,6 +103,19 @@ export class EngineCore {
       tracer: this.#traces,
       lost: (device, message) => this.#health.lost(device, message),
       settled: () => this.#settled(),
+    });
+    this.#admission = new SessionAdmission({
+      clock: deps.clock,
+      devices: this.#devices,
+      placement: this.#placement,
+      programs: deps.programs,
+      sessions: this.#sessions,
+      speculations: this.#speculations,
+      draining: () => this.#draining,
+      retryAfterMs: this.#options.retryAfterMs,
+      session: this.#sessionDependencies(),
+      toControl: deps.toControl,
+      trace: (event) => this.#trace(event),
     });
     this.#runs = new InlineRuns({
       clock: deps.clock,
@@ -185,7 +172,7 @@ export class EngineCore {
     if (this.#closed) return;
     switch (message.type) {
       case 'session.open':
-        this.#open(message);
+        this.#admission.open(message);
         break;
       case 'session.request':
         this.#request(message);
@@ -325,59 +312,7 @@ export class EngineCore {
 
   // ---------------------------------------------------------------- sessions
 
-  #open(message: Extract<ControlToEngine, { type: 'session.open' }>): void {
-    const { sessionId, model, program: name, seed, prompt, image, adapter = null, plan, strength, channels, story = null, fork, lineage, replay } = message;
-    const refuse = (error: SegueError): void => this.#deps.toControl({ type: 'session.refused', sessionId, error: error.toBody() });
-    const program = this.#deps.programs[name];
-    if (this.#draining) return refuse(new SegueError('draining', 'the server is being stopped'));
-    if (this.#sessions.has(sessionId)) return refuse(new SegueError('conflict', `session ${sessionId} is open`));
-    if (model !== this.#devices[0]!.loaded.modelId) return refuse(new SegueError('model_not_found', `no model ${model}`, { param: 'model' }));
-    if (program === undefined) return refuse(new SegueError('program_not_found', `no program ${name}`, { param: 'program' }));
-    if (program.tape !== undefined && this.#reader === null) return refuse(new SegueError('not_kept', 'nothing is kept here that could be played'));
-    const { retryAfterMs } = this.#options;
-    const past = fork === undefined ? null : (this.#sessions.get(fork.from)?.forkAt(fork.to90k) ?? null);
-    if (fork !== undefined && past === null) return refuse(new SegueError('not_kept', `session ${fork.from} has nothing of that moment in memory`));
-    // Gone back to its beginning, and nothing has come after that: only the branch goes on.
-    const begun = story !== null && story.chunks.length > 0 ? story : null;
-    const future = lineage ?? (begun === null ? story?.lineage : undefined);
-    const { branch, branches } = story ?? {};
-    let reason = 'no device answers';
-    // Blocks lie with one executor: what shares them goes there.
-    const ranked = this.#placement.rank(this.#devices).filter((device) => device.roles.length === 0 && (fork === undefined || device === this.#sessions.get(fork.from)!.device));
-    for (const device of ranked) {
-      const ask = () => device.admission.admit(sessionId, program.demand, { video: channels.video.slots, audio: channels.audio.slots });
-      let admission = ask();
-      if (!admission.admitted && admission.reason === 'memory' && this.#yieldMemory(device, program.demand.memory)) admission = ask();
-      if (!admission.admitted) {
-        reason = admission.reason;
-        if (reason === 'slots') return refuse(new SegueError('bad_request', `output pools need ${program.demand.minSlots.video} slots`));
-        continue;
-      }
-      this.#trace({ type: 'trace.scheduler', name: 'session.admitted', atMs: this.#deps.clock.now(), sessionId, workerId: device.workerId, args: { load: admission.grant.load, total: device.load } });
-      let session: EngineSession;
-      let resumed: ResumedStory | null = null;
-      try {
-        const resume = (kept: KeptStory) => resumeStory(kept, { sessionId, program, seed, device });
-        resumed = past?.resumed ?? (begun === null ? null : resume(begun));
-        session = new EngineSession({ sessionId, program, seed, prompt, image, adapter, ...(plan === undefined ? {} : { plan }), ...(strength === undefined ? {} : { strength }), ...(replay === undefined ? {} : { replay }), channels, device, grant: admission.grant, resumed, resume, ...(future === undefined ? {} : { lineage: future }), branches: { ...(branch === undefined ? {} : { branch }), ...(branches === undefined ? {} : { branches }) } }, this.#sessionDependencies());
-      } catch (error) {
-        resumed?.settle();
-        admission.grant.release();
-        return refuse(error instanceof SegueError ? error : new SegueError('internal', 'the session could not be opened', { cause: error }));
-      }
-      this.#sessions.set(sessionId, session);
-      device.worker.attach(sessionId, { video: channels.video, audio: channels.audio });
-      session.start(resumed?.exact ?? null);
-      past?.keep(session);
-      return;
-    }
-    this.#trace({ type: 'trace.scheduler', name: 'session.refused', atMs: this.#deps.clock.now(), sessionId, args: { reason } });
-    // Another device may have room for it, with memory of its own.
-    if (fork !== undefined && this.#devices.length > 1) return refuse(new SegueError('not_kept', `the device of session ${fork.from} is full (${reason})`));
-    refuse(reason === 'no device answers' ? new SegueError('engine_unavailable', reason, { retryAfterMs }) : new SegueError('at_capacity', `another session can't be sustained (${reason})`, { retryAfterMs }));
-  }
-
-  #sessionDependencies() {
+  #sessionDependencies(): SessionDependencies {
     const { clock, toControl, toMedia } = this.#deps;
     const keep = this.#outlet === null ? null : { outlet: this.#outlet, snapshotChunks: this.#options.snapshotChunks };
     return {
@@ -447,12 +382,6 @@ export class EngineCore {
 
   #sourcesOn(device: Device<WorkSource>): WorkSource[] {
     return [...[...this.#sessions.values()].filter((session) => session.device === device), ...this.#runs.on(device), ...this.#speculations.get(device)!];
-  }
-
-  /** What nobody has asked for yet makes room for whoever comes, no more of it than that takes. True where that freed any. */
-  #yieldMemory(device: Device<WorkSource>, wanted: MemoryBudget): boolean {
-    const here = [...this.#sessions.values()].filter((session) => session.device === device);
-    return evict({ draft: this.#speculations.get(device)!, past: here }, () => device.pool.canReserve(wanted)) > 0;
   }
 
   // ---------------------------------------------------------------- reports
