@@ -198,7 +198,7 @@ export class Session {
         return this.#parts.conversation.receive(message);
       case 'media.position':
         if (message.epoch !== this.words.epoch || this.#parts.status.ending) return;
-        this.#parts.position.report(message.sent90k, message.presented90k);
+        this.#parts.position.report(message.sent90k, message.presented90k, message.epoch);
         this.memory.present(message.presented90k);
         this.#parts.gaps.moved(message.sent90k, message.presented90k);
         return this.#parts.report.tellPosition();
@@ -332,7 +332,7 @@ export class Session {
     this.#parts.connections.stopAccepting(reason);
     // From here on nobody commits, sends or accepts anything for this session, whatever is still on its way.
     this.words.markClosed();
-    if (wasOpen) await this.#parts.reservation.release(this.#parts.position.presented90k);
+    if (wasOpen) await this.#parts.reservation.release(this.#parts.position.reported);
     if (failed) this.#parts.connections.broadcast('control', { type: 'error', error: cause.toBody() });
     this.#parts.connections.broadcast('control', { type: 'closed', reason, ...(error ? { code: error.code } : {}) });
     const sent = media.send({ type: 'session.close', sessionId: this.id, reason });

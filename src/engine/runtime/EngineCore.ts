@@ -1,11 +1,10 @@
 import { DroppedMemory } from '../../observe/DroppedMemory.ts';
 import type { Clock, Timer } from '../../observe/clock.ts';
 import { SegueError } from '../../protocol/errors.ts';
-import type { MediaTime90k } from '../../streams/media_time.ts';
 import type { MediaEvent } from '../../streams/media_events.ts';
 import type { OutstandingBounds } from '../../streams/outstanding_writes.ts';
 import type { FromStorage, KeptStory } from '../../streams/storage_messages.ts';
-import type { ControlToEngine, EngineRequest, EngineStats, EngineToControl, InjectedFault, MediaToEngine, TraceEvent } from '../../streams/messages.ts';
+import type { ControlToEngine, EngineRequest, EngineStats, EngineToControl, InjectedFault, MediaToEngine, PresentedIn, TraceEvent } from '../../streams/messages.ts';
 import { engineCard } from '../deployment/engine_card.ts';
 import type { RealtimeProgram } from '../programs/RealtimeProgram.ts';
 import { validateProgram } from '../programs/ProgramSpec.ts';
@@ -156,7 +155,7 @@ export class EngineCore {
         break;
       }
       case 'session.close':
-        this.#close(message.sessionId, message.presented90k);
+        this.#close(message.sessionId, message.presented);
         break;
       case 'frame.find': {
         const { request, sessionId, media90k } = message;
@@ -325,12 +324,12 @@ export class EngineCore {
     this.#deps.toControl({ type: 'request.failed', sessionId: request.sessionId, requestId: request.requestId, error: error.toBody() });
   }
 
-  #close(sessionId: string, presented90k?: MediaTime90k): void {
+  #close(sessionId: string, presented?: PresentedIn): void {
     const session = this.#sessions.get(sessionId);
     if (session === undefined) return;
     this.#sessions.delete(sessionId);
     this.#deadlinesMissed += session.punctuality.missed;
-    session.close(presented90k);
+    session.close(presented);
     this.#closing.add(session);
     this.#settled();
   }
