@@ -135,7 +135,7 @@ export class Session {
     switch (message.type) {
       case 'session.opened':
         this.#storyKept = message.kept === true;
-        return this.#onOpened(message.format, message.resumedExactly === true, message.at90k ?? 0);
+        return this.#onOpened(message.format, message.resumedExactly === true, message.at90k ?? 0, message.whole90k);
       case 'session.refused':
         this.#parts.reservation.onClosed();
         void this.fail(SegueError.from(message.error));
@@ -364,12 +364,12 @@ export class Session {
     if (refusal) throw refusal;
   }
 
-  #onOpened(format: EngineCard['format'], exact: boolean, at90k: number): void {
+  #onOpened(format: EngineCard['format'], exact: boolean, at90k: number, whole90k = at90k): void {
     if (this.state !== 'waiting') return;
     const { media, stamp, voice, transform = null, card, returning } = this.#options;
     this.#parts.reservation.settle();
     const { forked = null } = this.#options;
-    if (forked !== null) this.#parts.position.restore(at90k, 0);
+    if (forked !== null) this.#parts.position.restore(at90k, 0, whole90k);
     const more = { from90k: this.#parts.position.presented90k, ...(transform === null ? {} : { takesVideo: { framesPerChunk: card.framesPerChunk } }), ...(returning === null || returning.from.flow === 'running' ? {} : { stopped: true }) };
     if (!media.send({ type: 'session.open', sessionId: this.id, channels: this.#parts.channels, format, stamp, voice, ...more })) return void this.fail(new SegueError('engine_unavailable', 'the media thread is gone'));
     this.#parts.status.move('opened');

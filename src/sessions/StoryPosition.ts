@@ -60,9 +60,10 @@ export class StoryPosition {
   }
 
   /** A story that comes back: all of it was seen. */
-  restore(at90k: MediaTime90k, branch: number): void {
+  restore(at90k: MediaTime90k, branch: number, whole90k = at90k): void {
     this.#branch = branch;
-    this.#sent90k = this.#presented90k = this.#committed90k = at90k;
+    this.#sent90k = this.#presented90k = at90k;
+    this.#committed90k = whole90k;
   }
 
   /** But for a rewind committed never goes back, so a commit that was told before a fence still counts: the engine won't say it again. What is told of another branch comes too late. */

@@ -118,9 +118,9 @@ export type EngineToControl =
   /**
    * `kept`: its story goes to the storage thread, which says how far it is on disk.
    * `resumedExactly`: of a story that was kept; whether it goes on with the same bits as if it had never stopped.
-   * `at90k`: where a story goes on that was kept, or that is another's.
+   * `at90k`: where a story goes on that was kept, or that is another's; `whole90k`: up to where it can be gone on from again, before that inside a chunk.
    */
-  | { readonly type: 'session.opened'; readonly sessionId: string; readonly format: MediaFormat; readonly kept?: boolean; readonly resumedExactly?: boolean; readonly at90k?: MediaTime90k }
+  | { readonly type: 'session.opened'; readonly sessionId: string; readonly format: MediaFormat; readonly kept?: boolean; readonly resumedExactly?: boolean; readonly at90k?: MediaTime90k; readonly whole90k?: MediaTime90k }
   | { readonly type: 'session.refused'; readonly sessionId: string; readonly error: ErrorBody }
   | {
       readonly type: 'request.applied';

@@ -245,7 +245,7 @@ export class EngineSession implements WorkSource {
 
   /** @param resumedExactly whether a story that it goes on with has the same bits as if it had never stopped; null where it begins. */
   start(resumedExactly: boolean | null = null): void {
-    this.#deps.toControl({ type: 'session.opened', sessionId: this.sessionId, format: this.program.format, kept: this.#recorder !== null, ...(resumedExactly === null ? {} : { resumedExactly, at90k: this.#story.state.position90k }) });
+    this.#deps.toControl({ type: 'session.opened', sessionId: this.sessionId, format: this.program.format, kept: this.#recorder !== null, ...(resumedExactly === null ? {} : { resumedExactly, at90k: this.#story.state.position90k, whole90k: this.#recorder?.wholeUpTo(this.#story.state) ?? this.#story.state.position90k }) });
     this.#streams.init(this.program.format);
     this.#tape?.pull();
     this.#deps.changed(this);
