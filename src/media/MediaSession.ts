@@ -75,7 +75,7 @@ export class MediaSession {
       },
     });
     this.#presented = new PresentedTracker(this.#words.epoch, frameDuration90k(deps.format), deps.from90k);
-    this.#notices = new SessionNotices({ sessionId: this.sessionId, sinks: deps.sinks, rtp: deps.rtp, presented: this.#presented, connections: this.#peers.all });
+    this.#notices = new SessionNotices({ clock: deps.clock, sessionId: this.sessionId, sinks: deps.sinks, rtp: deps.rtp, presented: this.#presented, connections: this.#peers.all });
     this.#fence = new SessionFence({
       clock: deps.clock,
       words: this.#words,
@@ -348,7 +348,7 @@ export class MediaSession {
     this.counters.pictureLeft(repeat, encoded.keyframe);
     if (!repeat) this.counters.pictureLateMs(now - atMs);
     const moved = this.#presented.frameSent({ rtp, epoch: frame.epoch, start90k: frame.start90k, end90k: frame.end90k, chunk: frame.chunk, atMs: now });
-    this.#notices.left({ frame, repeat }, moved, now);
+    if (!repeat) this.#notices.left(frame, moved);
   }
 
   #sendSound({ data, rtp, epoch, start90k, atMs }: LeavingSound): void {
@@ -386,6 +386,7 @@ export class MediaSession {
       this.#pictures.close();
       this.#sounds.close();
       this.#input.close();
+      this.#notices.close();
     }
     await Promise.all([...this.#peers.all.values()].map(({ peer }) => peer.close()));
     this.#peers.all.clear();

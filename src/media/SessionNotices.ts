@@ -1,3 +1,4 @@
+import type { Clock, Timer } from '../observe/clock.ts';
 import type { FrameNotice } from '../protocol/channel.ts';
 import type { ChunkEvents } from '../streams/media_events.ts';
 import type { MediaConnection, MediaSinks } from './media_session_deps.ts';
@@ -10,6 +11,7 @@ const NOTICE_INTERVAL_FRAMES = 12;
 const POSITION_INTERVAL_MS = 250;
 
 export interface SessionNoticesParts {
+  readonly clock: Clock;
   readonly sessionId: string;
   readonly sinks: MediaSinks;
   readonly rtp: RtpClock;
@@ -25,6 +27,8 @@ export class SessionNotices {
   #fencedBy: { readonly epoch: number; readonly requestId: string } | null = null;
   #sinceNotice = 0;
   #flowing: number | null = null;
+  #positionTimer: Timer | null = null;
+  #closed = false;
   #toldPosition = { atMs: -Infinity, epoch: -1, sent90k: 0, presented90k: 0 };
 
   constructor(parts: SessionNoticesParts) {
@@ -67,31 +71,49 @@ export class SessionNotices {
     for (const { peer } of this.#parts.connections.values()) peer.sendText('state', text);
   }
 
-  /** A picture has left. @param moved the presented position, with it. */
-  left({ frame, repeat }: Pick<LeavingPicture, 'frame' | 'repeat'>, moved: boolean, nowMs: number): void {
+  /** A picture has left, and is no repeat. @param moved the presented position, with it. */
+  left(frame: LeavingPicture['frame'], moved: boolean): void {
     const { sessionId, sinks } = this.#parts;
-    if (moved && !repeat) this.presented();
-    if (!repeat && this.#flowing !== frame.epoch) {
+    if (moved) this.presented();
+    if (this.#flowing !== frame.epoch) {
       this.#flowing = frame.epoch;
       sinks.toControl({ type: 'media.flowing', sessionId, epoch: frame.epoch, media90k: frame.start90k });
     }
-    // Also while it stands, and its last picture is repeated: else the last that was seen of it would never be told.
-    this.#tellPosition(nowMs);
+    this.#tellPosition();
   }
 
   /** The presented position has moved. */
   presented(): void {
     const { sessionId, sinks, presented } = this.#parts;
     sinks.toEngine({ type: 'media.presented', sessionId, epoch: presented.epoch, media90k: presented.presented90k });
+    this.#tellPosition();
   }
 
-  /** Once in a while, where it has changed; of an epoch that something has come of: before, the story may have been gone back in. */
-  #tellPosition(nowMs: number): void {
-    const { epoch, sent90k, presented90k } = this.#parts.presented;
+  /** Idempotent. */
+  close(): void {
+    this.#positionTimer?.cancel();
+    this.#closed = true;
+  }
+
+  /**
+   * At most so often, and the last one always: when a picture stands, what was seen before it stood is told soon after. Only of an epoch that something has come of: before that
+   * the story may have been gone back in.
+   */
+  #tellPosition(): void {
+    const { presented, clock, sinks, sessionId } = this.#parts;
+    const { epoch, sent90k, presented90k } = presented;
     const told = this.#toldPosition;
-    if (epoch !== this.#flowing || nowMs - told.atMs < POSITION_INTERVAL_MS || (epoch === told.epoch && sent90k === told.sent90k && presented90k === told.presented90k)) return;
+    if (this.#closed || this.#positionTimer !== null || epoch !== this.#flowing || (epoch === told.epoch && sent90k === told.sent90k && presented90k === told.presented90k)) return;
+    const nowMs = clock.now();
+    if (nowMs - told.atMs < POSITION_INTERVAL_MS) {
+      this.#positionTimer = clock.schedule(told.atMs + POSITION_INTERVAL_MS, () => {
+        this.#positionTimer = null;
+        this.#tellPosition();
+      });
+      return;
+    }
     this.#toldPosition = { atMs: nowMs, epoch, sent90k, presented90k };
-    this.#parts.sinks.toControl({ type: 'media.position', sessionId: this.#parts.sessionId, epoch, sent90k, presented90k });
+    sinks.toControl({ type: 'media.position', sessionId, epoch, sent90k, presented90k });
   }
 }
 

@@ -1,7 +1,6 @@
 import type { Timer } from '../observe/clock.ts';
 import { SegueError } from '../protocol/errors.ts';
-import type { MediaTime90k } from '../streams/media_time.ts';
-import type { InjectedFault, SessionChannels } from '../streams/messages.ts';
+import type { InjectedFault, PresentedIn, SessionChannels } from '../streams/messages.ts';
 import type { SessionFork, SessionOptions } from './session_options.ts';
 
 /** Engine's answer to `session.open`. */
@@ -65,9 +64,9 @@ export class EngineReservation {
   }
 
   /** Gives it back; resolves when the engine says so, or after its watchdog. */
-  async release(presented90k: MediaTime90k): Promise<void> {
+  async release(presented: PresentedIn | null): Promise<void> {
     const { engine, clock, log, id } = this.#options;
-    if (!engine.send({ type: 'session.close', sessionId: id, presented90k })) {
+    if (!engine.send({ type: 'session.close', sessionId: id, ...(presented === null ? {} : { presented }) })) {
       this.#held = false;
       return;
     }

@@ -136,7 +136,7 @@ export class Session {
     switch (message.type) {
       case 'session.opened':
         this.#storyKept = message.kept === true;
-        return this.#onOpened(message.format, message.resumedExactly === true, message.at90k ?? 0);
+        return this.#onOpened(message.format, message.resumedExactly === true, message.at90k ?? 0, message.whole90k);
       case 'session.refused':
         this.#parts.reservation.onClosed();
         void this.fail(SegueError.from(message.error));
@@ -199,7 +199,7 @@ export class Session {
         return this.#parts.conversation.receive(message);
       case 'media.position':
         if (message.epoch !== this.words.epoch || this.#parts.status.ending) return;
-        this.#parts.position.report(message.sent90k, message.presented90k);
+        this.#parts.position.report(message.sent90k, message.presented90k, message.epoch);
         this.memory.present(message.presented90k);
         this.#parts.gaps.moved(message.sent90k, message.presented90k);
         return this.#parts.report.tellPosition();
@@ -333,7 +333,7 @@ export class Session {
     this.#parts.connections.stopAccepting(reason);
     // From here on nobody commits, sends or accepts anything for this session, whatever is still on its way.
     this.words.markClosed();
-    if (wasOpen) await this.#parts.reservation.release(this.#parts.position.presented90k);
+    if (wasOpen) await this.#parts.reservation.release(this.#parts.position.reported);
     if (failed) this.#parts.connections.broadcast('control', { type: 'error', error: cause.toBody() });
     this.#parts.connections.broadcast('control', { type: 'closed', reason, ...(error ? { code: error.code } : {}) });
     const sent = media.send({ type: 'session.close', sessionId: this.id, reason });
@@ -365,12 +365,12 @@ export class Session {
     if (refusal) throw refusal;
   }
 
-  #onOpened(format: EngineCard['format'], exact: boolean, at90k: number): void {
+  #onOpened(format: EngineCard['format'], exact: boolean, at90k: number, whole90k = at90k): void {
     if (this.state !== 'waiting') return;
     const { media, stamp, voice, transform = null, card, returning } = this.#options;
     this.#parts.reservation.settle();
     const { forked = null } = this.#options;
-    if (forked !== null) this.#parts.position.restore(at90k, 0);
+    if (forked !== null) this.#parts.position.restore(at90k, 0, whole90k);
     const more = { from90k: this.#parts.position.presented90k, ...(transform === null ? {} : { takesVideo: { framesPerChunk: card.framesPerChunk } }), ...(returning === null || returning.from.flow === 'running' ? {} : { stopped: true }) };
     if (!media.send({ type: 'session.open', sessionId: this.id, channels: this.#parts.channels, format, stamp, voice, ...more })) return void this.fail(new SegueError('engine_unavailable', 'the media thread is gone'));
     this.#parts.status.move('opened');

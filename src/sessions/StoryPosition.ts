@@ -8,6 +8,7 @@ export class StoryPosition {
   #branch = 0;
   /** Where the story was gone back to, until something of what follows was sent: nothing later is part of it. */
   #end90k: MediaTime90k | null = null;
+  #reported: { readonly epoch: number; readonly media90k: MediaTime90k } | null = null;
 
   get sent90k(): MediaTime90k {
     return this.#sent90k;
@@ -26,8 +27,14 @@ export class StoryPosition {
     return this.#committed90k;
   }
 
+  /** What was reported as presented since the last fence; null: nothing, and what was seen then went with the request that fenced. */
+  get reported(): { readonly epoch: number; readonly media90k: MediaTime90k } | null {
+    return this.#reported;
+  }
+
   /** What the media thread has sent and knows to be seen, in the epoch in force. */
-  report(sent90k: MediaTime90k, presented90k: MediaTime90k): void {
+  report(sent90k: MediaTime90k, presented90k: MediaTime90k, epoch: number): void {
+    this.#reported = { epoch, media90k: presented90k };
     this.#sent90k = sent90k;
     this.#presented90k = presented90k;
     this.#end90k = null;
@@ -40,20 +47,23 @@ export class StoryPosition {
 
   /** A fence: the story goes on from what was seen. */
   rewindTo(presented90k: MediaTime90k): void {
+    this.#reported = null;
     this.#presented90k = presented90k;
   }
 
   /** The story goes on from there as another branch: committed goes back with it, to `whole90k` at most. */
   returnTo(at90k: MediaTime90k, branch: number, whole90k: MediaTime90k): void {
+    this.#reported = null;
     this.#sent90k = this.#presented90k = this.#end90k = at90k;
     this.#committed90k = Math.min(this.#committed90k, whole90k);
     this.#branch = branch;
   }
 
   /** A story that comes back: all of it was seen. */
-  restore(at90k: MediaTime90k, branch: number): void {
+  restore(at90k: MediaTime90k, branch: number, whole90k = at90k): void {
     this.#branch = branch;
-    this.#sent90k = this.#presented90k = this.#committed90k = at90k;
+    this.#sent90k = this.#presented90k = at90k;
+    this.#committed90k = whole90k;
   }
 
   /** But for a rewind committed never goes back, so a commit that was told before a fence still counts: the engine won't say it again. What is told of another branch comes too late. */

@@ -25,6 +25,12 @@ export interface SessionChannels {
 
 // ---------------------------------------------------------------- control ⇄ engine
 
+/** A presented position, which means something in its epoch only. */
+export interface PresentedIn {
+  readonly epoch: number;
+  readonly media90k: MediaTime90k;
+}
+
 export type ControlToEngine =
   | {
       readonly type: 'session.open';
@@ -59,8 +65,8 @@ export type ControlToEngine =
   | { readonly type: 'session.story'; readonly sessionId: string; readonly requestId: string; readonly story: KeptStory | null; readonly error?: ErrorBody }
   /** What is being typed, worked on where there is time; the newest counts, null drops it. Changes nothing that is shown. */
   | { readonly type: 'session.draft'; readonly sessionId: string; readonly draftId: string; readonly prompt: string | null; readonly seamless: boolean }
-  /** `presented90k`: as its clients were told; what is kept reaches that far. */
-  | { readonly type: 'session.close'; readonly sessionId: string; readonly presented90k?: MediaTime90k }
+  /** `presented`: as its clients were told; what is kept reaches that far. */
+  | { readonly type: 'session.close'; readonly sessionId: string; readonly presented?: PresentedIn }
   /** What is held of a frame that is in no whole chunk on disk yet; answered by `frame.found`. */
   | { readonly type: 'frame.find'; readonly request: number; readonly sessionId: string; readonly media90k: MediaTime90k }
   /** A frame of a kept chunk, by its index in it, decoded again in the time that live media leaves; answered by `frame.decoded`. */
@@ -114,9 +120,9 @@ export type EngineToControl =
   /**
    * `kept`: its story goes to the storage thread, which says how far it is on disk.
    * `resumedExactly`: of a story that was kept; whether it goes on with the same bits as if it had never stopped.
-   * `at90k`: where a story goes on that was kept, or that is another's.
+   * `at90k`: where a story goes on that was kept, or that is another's; `whole90k`: up to where it can be gone on from again, before that inside a chunk.
    */
-  | { readonly type: 'session.opened'; readonly sessionId: string; readonly format: MediaFormat; readonly kept?: boolean; readonly resumedExactly?: boolean; readonly at90k?: MediaTime90k }
+  | { readonly type: 'session.opened'; readonly sessionId: string; readonly format: MediaFormat; readonly kept?: boolean; readonly resumedExactly?: boolean; readonly at90k?: MediaTime90k; readonly whole90k?: MediaTime90k }
   | { readonly type: 'session.refused'; readonly sessionId: string; readonly error: ErrorBody }
   | {
       readonly type: 'request.applied';

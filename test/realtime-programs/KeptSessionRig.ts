@@ -160,7 +160,7 @@ export class KeptSessionRig implements KeptSide {
   }
 
   async end(sessionId: string, presented90k?: number): Promise<void> {
-    this.core.receive({ type: 'session.close', sessionId, ...(presented90k === undefined ? {} : { presented90k }) });
+    this.core.receive({ type: 'session.close', sessionId, ...(presented90k === undefined ? {} : { presented: { epoch: this.words.epoch, media90k: presented90k } }) });
     await this.until(() => this.messages.some((message) => message.type === 'session.closed' && message.sessionId === sessionId), 'closed');
   }
 

@@ -106,7 +106,7 @@ describe('presented frames', () => {
     present(life, session.id, 5 * FRAME_90K);
     await Promise.all([session.close('over'), life.rig.after(200)]);
     const closed = life.rig.engine.sent.find((message) => message.type === 'session.close');
-    assert.ok(closed?.type === 'session.close' && closed.presented90k === 5 * FRAME_90K);
+    assert.ok(closed?.type === 'session.close' && closed.presented?.media90k === 5 * FRAME_90K && closed.presented.epoch === 0);
     life.storage.receive('engine', { type: 'write', number: 100, write: { type: 'part', sessionId: session.id, branch: 0, chunk: madeChunk(2, { frames: 1 }) } });
     const found = await life.rig.registry.frames.find(session.id, 4 * FRAME_90K);
     assert.deepEqual([life.rig.registry.frames.receipt(found).chunk, found.sha256], [2, hash(2)]);

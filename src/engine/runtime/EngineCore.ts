@@ -1,8 +1,7 @@
 import { DroppedMemory } from '../../observe/DroppedMemory.ts';
 import { SegueError } from '../../protocol/errors.ts';
-import type { MediaTime90k } from '../../streams/media_time.ts';
 import type { FromStorage } from '../../streams/storage_messages.ts';
-import type { ControlToEngine, EngineCard, EngineRequest, EngineStats, MediaToEngine, TraceEvent } from '../../streams/messages.ts';
+import type { ControlToEngine, EngineCard, EngineRequest, EngineStats, MediaToEngine, PresentedIn, TraceEvent } from '../../streams/messages.ts';
 import { engineCard } from '../deployment/engine_card.ts';
 import { validateProgram } from '../programs/ProgramSpec.ts';
 import { LoopScheduler } from '../scheduler/LoopScheduler.ts';
@@ -186,7 +185,7 @@ export class EngineCore {
         break;
       }
       case 'session.close':
-        this.#close(message.sessionId, message.presented90k);
+        this.#close(message.sessionId, message.presented);
         break;
       case 'frame.find': {
         const { request, sessionId, media90k } = message;
@@ -343,12 +342,12 @@ export class EngineCore {
     this.#deps.toControl({ type: 'request.failed', sessionId: request.sessionId, requestId: request.requestId, error: error.toBody() });
   }
 
-  #close(sessionId: string, presented90k?: MediaTime90k): void {
+  #close(sessionId: string, presented?: PresentedIn): void {
     const session = this.#sessions.get(sessionId);
     if (session === undefined) return;
     this.#sessions.delete(sessionId);
     this.#deadlinesMissed += session.punctuality.missed;
-    session.close(presented90k);
+    session.close(presented);
     if (session.speculation !== null) this.#speculations.get(session.device)!.delete(session.speculation);
     this.#closing.add(session);
     this.#settled();

@@ -1,5 +1,5 @@
 import { SegueError } from '../../protocol/errors.ts';
-import type { AppliedHow, EngineRequest } from '../../streams/messages.ts';
+import type { AppliedHow, EngineRequest, PresentedIn } from '../../streams/messages.ts';
 import { frameDuration90k, type MediaTime90k } from '../../streams/media_time.ts';
 import type { KeptChunk } from '../../streams/storage_messages.ts';
 import { SessionWords, type ActionState } from '../../streams/session_words.ts';
@@ -251,7 +251,7 @@ export class EngineSession implements WorkSource {
 
   /** @param resumedExactly whether a story that it goes on with has the same bits as if it had never stopped; null where it begins. */
   start(resumedExactly: boolean | null = null): void {
-    this.#deps.toControl({ type: 'session.opened', sessionId: this.sessionId, format: this.program.format, kept: this.#recorder !== null, ...(resumedExactly === null ? {} : { resumedExactly, at90k: this.#story.state.position90k }) });
+    this.#deps.toControl({ type: 'session.opened', sessionId: this.sessionId, format: this.program.format, kept: this.#recorder !== null, ...(resumedExactly === null ? {} : { resumedExactly, at90k: this.#story.state.position90k, whole90k: this.#recorder?.wholeUpTo(this.#story.state) ?? this.#story.state.position90k }) });
     this.#streams.init(this.program.format);
     this.#tape?.pull();
     this.#deps.changed(this);
@@ -543,10 +543,10 @@ export class EngineSession implements WorkSource {
     this.#deps.changed(this);
   }
 
-  /** Ends the session: answers what is unanswered, lets go of blocks, slots and reservations. Idempotent. A unit in flight gives its own back when it returns. @param presented90k as its clients were told. */
-  close(presented90k?: MediaTime90k): void {
+  /** Ends the session: answers what is unanswered, lets go of blocks, slots and reservations. Idempotent. A unit in flight gives its own back when it returns. @param presented as its clients were told. */
+  close(presented?: PresentedIn): void {
     if (this.#status === 'closed') return;
-    this.#progress.end(presented90k);
+    this.#progress.end(presented);
     this.#answers.failAll(new SegueError('session_closed', 'the session was closed'), [...this.#rewinds.close(), ...this.#unread.splice(0)]);
     this.#status = 'closed';
     this.#halt.release();

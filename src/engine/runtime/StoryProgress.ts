@@ -1,5 +1,5 @@
 import type { Clock } from '../../observe/clock.ts';
-import type { EngineToControl } from '../../streams/messages.ts';
+import type { EngineToControl, PresentedIn } from '../../streams/messages.ts';
 import type { MediaTime90k } from '../../streams/media_time.ts';
 import type { ProgramState, RealtimeProgram } from '../programs/RealtimeProgram.ts';
 import type { PresentationTimeline } from '../scheduler/PresentationTimeline.ts';
@@ -34,11 +34,11 @@ export class StoryProgress {
   }
 
   /** Nothing comes any more: what was seen is kept, also of a chunk that will not be whole. Never throws. */
-  end(presented90k: MediaTime90k = 0): void {
+  end(presented?: PresentedIn): void {
     const { story, recorder, epoch } = this.#parts;
     if (recorder === null) return;
     try {
-      this.seen(Math.min(presented90k, story.newest.position90k));
+      if (presented?.epoch === epoch()) this.seen(Math.min(presented.media90k, story.newest.position90k));
       const part = recorder.partOf(story.committed, epoch());
       if (part !== null) recorder.put(part);
     } catch {

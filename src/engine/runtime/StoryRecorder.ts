@@ -1,4 +1,5 @@
 import type { Clock, Timer } from '../../observe/clock.ts';
+import type { MediaTime90k } from '../../streams/media_time.ts';
 import type { KeptBranch, KeptStory, KeptTensor, StorageWrite } from '../../streams/storage_messages.ts';
 import type { BlockPool } from '../memory/BlockPool.ts';
 import type { BlockId } from '../model/work.ts';
@@ -83,6 +84,12 @@ export class StoryRecorder {
   copyOf(version: ProgramState, epoch: number): ChunkWrite | null {
     const part = this.#options.keeping.chunk(version);
     return part === null ? null : this.#recorded(part, epoch);
+  }
+
+  /** Up to where the story can be gone on from if nothing comes of it after a version: before its position, where that is inside a chunk. */
+  wholeUpTo(version: ProgramState): MediaTime90k {
+    const part = this.#options.keeping.seen(version);
+    return part?.chunk === version.chunk ? part.start90k : version.position90k;
   }
 
   /** What was seen of the chunk that a version lies in; null at the end of one. To be {@link put}, or not. */

@@ -141,8 +141,7 @@ export class StoryRewinds {
     const state = program.returned(version, story.state, conditioningVersion);
     progress.returnTo(state);
     const { position90k: media90k, chunk, lineage } = state;
-    const begun = recorder === null ? null : (program.keeping?.seen(version) ?? null);
-    const whole90k = begun?.chunk === chunk ? begun.start90k : media90k;
+    const whole90k = recorder?.wholeUpTo(version) ?? media90k;
     if (seen !== null) recorder?.put(seen);
     const branch = recorder?.branchOff({ fromChunk: chunk, from90k: media90k, left90k: presented90k, requestId, epoch: epoch(), lineage }) ?? 0;
     toControl({ type: 'session.rewound', sessionId, requestId, epoch: epoch(), media90k, presented90k, whole90k, branch });

@@ -5,7 +5,7 @@ import type { AdapterInForce } from '../../../src/protocol/session_adapter.ts';
 import type { VirtualClock } from '../../../src/observe/virtual_clock.ts';
 import type { MediaChunk, MediaEvent } from '../../../src/streams/media_events.ts';
 import { frameDuration90k, mediaTime90kToMs, type MediaFormat } from '../../../src/streams/media_time.ts';
-import type { EngineRequest, EngineToControl, MediaToEngine, SessionChannels } from '../../../src/streams/messages.ts';
+import type { EngineRequest, EngineToControl, MediaToEngine, SessionChannels, PresentedIn } from '../../../src/streams/messages.ts';
 import { SessionWords } from '../../../src/streams/session_words.ts';
 import { SharedPool } from '../../../src/streams/shared_pool.ts';
 
@@ -72,6 +72,7 @@ export class SimulatedSession {
   #sent90k = 0;
   #seen90k = 0;
   #reported90k = 0;
+  #toldEpoch = 0;
   #epoch = 0;
   /** Where the next frame of each stream must start; null after a fence, until the engine has said. */
   readonly #next = { video: 0 as number | null, audio: 0 as number | null };
@@ -93,6 +94,12 @@ export class SimulatedSession {
 
   get held90k(): number {
     return this.#seen90k;
+  }
+
+  /** What the control side knows of it, in the epoch in force; null: nothing since the last fence. */
+  get told(): PresentedIn | null {
+    const { epoch } = this.words;
+    return this.#toldEpoch === epoch ? { epoch, media90k: this.#seen90k } : null;
   }
 
   get videoFrames() {
@@ -264,6 +271,7 @@ export class SimulatedSession {
   #see(epoch: number, media90k: number): void {
     if (this.words.epoch !== epoch || this.words.closed) return;
     this.#seen90k = Math.max(this.#seen90k, media90k);
+    this.#toldEpoch = epoch;
     if (epoch === this.#epoch) this.#reported90k = Math.max(this.#reported90k, media90k);
     this.#options.toEngine({ type: 'media.presented', sessionId: this.sessionId, epoch, media90k });
   }

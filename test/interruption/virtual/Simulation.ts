@@ -146,10 +146,10 @@ export class Simulation {
   }
 
   close(session: SimulatedSession, delayMs = 0): void {
-    const presented90k = session.held90k;
+    const { told } = session;
     this.#deliver(session, () => {
       session.words.markClosed();
-      this.core.receive({ type: 'session.close', sessionId: session.sessionId, presented90k });
+      this.core.receive({ type: 'session.close', sessionId: session.sessionId, ...(told === null ? {} : { presented: told }) });
     }, delayMs);
   }
 

@@ -170,7 +170,7 @@ test('a fork shares the past without a copied byte; its parent goes on without a
   const fork = simulation.fork(parent, 'fork', 21 * FRAME);
   // No more than what the first step of its own future writes to, which is under way already: latents of a chunk.
   assert.deepEqual([simulation.core.stats().blockBytes, simulation.core.stats().blocksLive], [blockBytes + 32 * 128 * 4, blocksLive + 1]);
-  assert.equal(fork.opened?.at90k, 21 * FRAME);
+  assert.deepEqual([fork.opened?.at90k, fork.opened?.whole90k], [21 * FRAME, 10 * CHUNK], 'inside a chunk, of which nothing can be gone on from yet');
   await simulation.run(1_500);
   assert.equal(parent.words.epoch, 0);
   assert.equal(simulation.core.stats().deadlinesMissed, 0);
